@@ -66,16 +66,13 @@ def test_the_action_installs_itself_with_extras(tmp_path):
     assert STEPS[0]["env"]["PACKAGE"] == "${{ github.action_path }}${{ inputs.extras }}"
 
 
-@pytest.mark.parametrize(
-    ("words", "undecided", "code"),
-    [
-        ("--data 'a.csv", "pass", 2),  # a quote that is not closed
-        pytest.param("passed", "fail", 0, marks=pytest.mark.slow),
-        pytest.param("failed", "pass", 1, marks=pytest.mark.slow),
-        pytest.param("undecided", "fail", 3, marks=pytest.mark.slow),
-        pytest.param("undecided", "pass", 0, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("words", "undecided", "code"), [
+    ("--data 'a.csv", "pass", 2),  # a quote that is not closed
+    pytest.param("passed", "fail", 0, marks=pytest.mark.slow),
+    pytest.param("failed", "pass", 1, marks=pytest.mark.slow),
+    pytest.param("undecided", "fail", 3, marks=pytest.mark.slow),
+    pytest.param("undecided", "pass", 0, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_the_action_audits(words, undecided, code, tmp_path):
     outcome, summary = (words, tmp_path / "summary.md") if words in CONDITIONS else ("", tmp_path / "none")
     if outcome:
@@ -160,9 +157,8 @@ def test_a_summary_replaces_nothing_but_another_one(before, code, after, tmp_pat
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
     done = evalbias(*words, "s.md", cwd=tmp_path, check=False)
     assert (done.returncode, "s.md" in done.stderr) == (code, code == 2)
-    assert (file.read_text() if file.exists() else None) == (
-        after and after.replace("OURS", ours).replace("ours", ours)
-    )
+    expected = after and after.replace("OURS", ours).replace("ours", ours)
+    assert (file.read_text() if file.exists() else None) == expected
 
 
 def test_a_malformed_condition_names_the_option(tmp_path):

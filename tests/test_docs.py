@@ -169,20 +169,17 @@ def test_the_reference_shows_every_public_name():
     assert [n for n, value in public.items() if not (isinstance(value, ModuleType) or id(value) in named)] == []
 
 
-@pytest.mark.parametrize(
-    ("shown", "printed", "equal"),
-    [
-        ("effect +0.71 *", "effect   +0.72 *\n", True),  # rounding differs between machines
-        ("effect +0.71 *", "effect +0.81 *", False),
-        ("effect +0.71", "effect -0.71", False),
-        ("biased", "not biased", False),
-        ("see runs/audit-1/report.html", "see runs/audit-2/report.html", True),
-        ("first\n...\nlast 3", "first\nsecond\nthird\nlast 3", True),
-        ("first\n...\nlast", "first\nlast\nmore", False),
-        ("a\n...\nc\n...\ne", "a b c d e", True),
-        ("a\n...\nx\n...\ne", "a b c d e", False),
-    ],
-)
+@pytest.mark.parametrize(("shown", "printed", "equal"), [
+    ("effect +0.71 *", "effect   +0.72 *\n", True),  # rounding differs between machines
+    ("effect +0.71 *", "effect +0.81 *", False),
+    ("effect +0.71", "effect -0.71", False),
+    ("biased", "not biased", False),
+    ("see runs/audit-1/report.html", "see runs/audit-2/report.html", True),
+    ("first\n...\nlast 3", "first\nsecond\nthird\nlast 3", True),
+    ("first\n...\nlast", "first\nlast\nmore", False),
+    ("a\n...\nc\n...\ne", "a b c d e", True),
+    ("a\n...\nx\n...\ne", "a b c d e", False),
+])  # fmt: skip
 def test_shown_and_printed_output_are_compared_by_words_and_by_value(shown, printed, equal):
     assert same(shown, printed) == equal
 

@@ -40,20 +40,16 @@ def without_engine(*arguments, cwd):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["audit", *SCORES],
-        ["audit", "--data", DATA / "verdicts.jsonl", "--winner-field", "winner"],
-        ["correct", *SCORES],
-        ["jury", "--data", DATA / "panel.csv", *SCORES[2:4], "--judges", "large,other"],
-        ["drift", "--before", *SCORES[1:], "--after", SCORES[1]],
-        ["compare", "--before", *SCORES[1:], "--after", SCORES[1]],
-        ["probe", "read", "--data", "emitted.jsonl", "--scores-field", "mine"],
-        ["refine", "measure", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
-    ],
-    ids=["audit", "audit pairs", "correct", "jury", "drift", "compare", "probes", "loops"],
-)
+@pytest.mark.parametrize("arguments", [
+    ["audit", *SCORES],
+    ["audit", "--data", DATA / "verdicts.jsonl", "--winner-field", "winner"],
+    ["correct", *SCORES],
+    ["jury", "--data", DATA / "panel.csv", *SCORES[2:4], "--judges", "large,other"],
+    ["drift", "--before", *SCORES[1:], "--after", SCORES[1]],
+    ["compare", "--before", *SCORES[1:], "--after", SCORES[1]],
+    ["probe", "read", "--data", "emitted.jsonl", "--scores-field", "mine"],
+    ["refine", "measure", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
+], ids=["audit", "audit pairs", "correct", "jury", "drift", "compare", "probes", "loops"])  # fmt: skip
 def test_recorded_judges(arguments, tmp_path):
     rounds = [ROUND | {"id": item, "iteration": k} for item in range(5) for k in range(2)]
     (tmp_path / "loops.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rounds))
@@ -93,9 +89,8 @@ def test_the_recorded_demo_says_what_its_file_holds(bare):
     text = " ".join(bare.stdout.split())
     said = r"Spearman (\S+) .*length alone (\S+)\).* gives (\S+) more .* longer gets (\S+) more points at equal"
     rows = [json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()]
-    judge, lengths, *ratings = np.array(
-        [(row["qwen2.5-coder-1.5b"], row["length"], *row["ratings"]) for row in rows], float
-    ).T
+    numbers = [(row["qwen2.5-coder-1.5b"], row["length"], *row["ratings"]) for row in rows]
+    judge, lengths, *ratings = np.array(numbers, float).T
     people, logs = np.mean(ratings, axis=0), np.log(lengths)
     # the effect of the log length at equal quality, by normal equations in which a rating's noise never meets itself
     design = np.column_stack([np.ones(len(rows)), (logs - logs.mean()) / logs.std(), people])

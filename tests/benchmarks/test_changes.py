@@ -69,13 +69,12 @@ def test_a_judge_is_compared_with_itself_in_other_weights(monkeypatch):
             quality = numbers(prompt[-1]["content"])[0] - self.less
             return list(np.log(softmax([-9 * (float(c) - quality) ** 2 for c in choices])))
 
-    items = [
-        dspy.Example(id=f"{k}/{s}", input_id=f"{k}", source=f"s{k}", output=f"q={3 + k % 2 + b} z={k}", system=s).copy(
-            scores={"fluency": 3.0 + b}
-        )
+    rows = [
+        {"id": f"{k}/{s}", "input_id": f"{k}", "source": f"s{k}", "output": f"q={3 + k % 2 + b} z={k}", "system": s}
         for k in range(60)
         for b, s in enumerate("ab")
     ]
+    items = [dspy.Example(row, scores={"fluency": 3.0 + n % 2}) for n, row in enumerate(rows)]
     monkeypatch.setattr(changes, "usable", lambda *given, **how: items)
     monkeypatch.setattr(changes, "models_folder", lambda: Path("models"))
     monkeypatch.setattr(evalbias, "LocalLM", Weights, raising=False)

@@ -11,6 +11,8 @@ from benchmarks import pretrained
 from benchmarks.harness import RESULTS, ROOT, as_text, data_folder, finish, write_section
 from benchmarks.pretrained import Artefact, fetch
 
+WHOLE = b"first half, second half"
+
 
 def test_a_section_is_replaced_in_its_place_and_remarks_stay(tmp_path):
     file = tmp_path / "page.md"
@@ -54,15 +56,8 @@ def test_a_missing_folder_of_data_is_said(monkeypatch, tmp_path):
 
 
 def test_undefined_is_said_and_a_zero_has_no_minus():
-    assert [as_text(value) for value in (float("nan"), None, -1e-12, 0.125)] == [
-        "undefined",
-        "undefined",
-        "0.00",
-        "0.12",
-    ]
-
-
-WHOLE = b"first half, second half"
+    values = (float("nan"), None, -1e-12, 0.125)
+    assert [*map(as_text, values)] == ["undefined", "undefined", "0.00", "0.12"]
 
 
 @pytest.fixture

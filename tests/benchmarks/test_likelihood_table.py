@@ -30,10 +30,8 @@ def comparison(before, after, p):
 
 @pytest.fixture
 def run():
-    settings = {
-        "lm": {"model": "local/x@1"},
-        **{"k": 8, "seed": 0, "resamples": 100, "data_sha256": "abc", "train": 10, "test": 4},
-    }
+    settings = {"k": 8, "seed": 0, "resamples": 100, "data_sha256": "abc", "train": 10, "test": 4}
+    settings |= {"lm": {"model": "local/x@1"}}
     result = {
         "likelihood": {"grammar": comparison(0.4, 0.1, 0.04), "fluency": comparison(0.2, -0.1, 0.055)},
         "reports": {"fluency": {"demonstration_words": [40, 60], "mean_words": 21.2}},

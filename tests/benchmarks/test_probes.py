@@ -41,6 +41,7 @@ def test_what_a_run_found_is_told(tmp_path, capsys, snapshot):
     assert capsys.readouterr().out.replace(tmp_path.name, "run") == snapshot
 
 
+@pytest.mark.slow
 def test_a_compiled_judge_is_measured_on_inputs_that_the_search_did_not_see(tmp_path, monkeypatch, capsys):
     class Obedient(FormulaLM):  # obeys an order but where a demonstration shows one
         def _row(self, prompt, choices):
@@ -78,9 +79,8 @@ def test_peers_see_the_first_data_sets_and_their_flags_are_counted(tmp_path, mon
         for draw in draws:
             edits = np.array(draw["edits"])
             seen.setdefault(peer, []).append(edits)
-            yield {
-                probe for probe, (edit, placebo) in zip(probes.PEERS[peer], edits, strict=True) if edit[0] > placebo[0]
-            }
+            named = zip(probes.PEERS[peer], edits, strict=True)
+            yield {probe for probe, (edit, placebo) in named if edit[0] > placebo[0]}
 
     monkeypatch.setattr(probes, "ask", ask)
     judges = {name: probes.JUDGES[name] for name in (PLANTED, "answers at random")}

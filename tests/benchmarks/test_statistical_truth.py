@@ -31,6 +31,7 @@ def fair():
     return checked("fair", n=60)
 
 
+@pytest.mark.slow
 def test_a_fair_judge_is_not_called_unfair(fair):
     found = fair
     for one in found.values():
@@ -76,6 +77,7 @@ def test_the_power_of_every_statistic_is_told_by_size():
     assert len(lines) == 2 + len(rows) // 2
 
 
+@pytest.mark.slow
 def test_equal_judges_differ_in_position_as_often_as_the_level_says(fair):
     assert fair["first rate"].rejected == pytest.approx(0.05, abs=0.04)
     assert fair["position consistency"].rejected == pytest.approx(0.05, abs=0.04)
@@ -148,6 +150,7 @@ def test_draws_have_the_rates_that_they_are_given():
     assert (copies == people[:, 0]).all()
 
 
+@pytest.mark.slow
 def test_what_is_counted():
     found = certificates.simulated(150, 0.9, 3, sets=6, draws=Draws(resamples=30))
     assert list(found) == ["tpr", "tnr", "prevalence", "certified", "dependent"]

@@ -21,6 +21,7 @@ from evalbias.lm.local import FOLDER
 from evalbias.programs import PRESETS
 
 QUALITY = Criterion("quality", "is it good?", scale=(0, 3))
+ADAPTER = Path(train.__file__).parent / "adapter"
 
 
 def item(number, source, output, score):
@@ -88,9 +89,6 @@ def evaluation(effect, agreement):
 def test_the_report_puts_published_judges_beside_ours(snapshot):
     record = {"base": "a model", "settings": {"rank": 12}, "steps": 3, "seconds": 90, "questions": {"tmu-gfm": 40}}
     assert report(record, {"prompted": evaluation(0.1, 0.5), "tuned": evaluation(0.4, 0.75)}) == snapshot
-
-
-ADAPTER = Path(train.__file__).parent / "adapter"
 
 
 def test_the_adapter_that_ships_is_the_recorded_one():

@@ -129,7 +129,7 @@ def test_the_formula_leans_as_its_wordings_say():
 
 
 @pytest.mark.usefixtures("data_dir")
-@pytest.mark.parametrize("name", ["llmbar", "pandalm"])
+@pytest.mark.parametrize("name", ["llmbar", pytest.param("pandalm", marks=pytest.mark.slow)])
 def test_recorded_pairs_for_the_test_have_other_sources_and_a_better_output(name):
     fit, test = recorded_pairs(name, 30, 50, seed=1)
     assert (len(fit), len(test)) == (30, 50)
@@ -141,14 +141,8 @@ def test_recorded_pairs_for_the_test_have_other_sources_and_a_better_output(name
 def test_what_fairness_is_compared_with_by_hand():
     shares, even = np.array([[0.9, 0.1], [0.5, 0.5]]), np.array([[0.5, 0.5]])
     entropy = 0.9 * math.log(0.9) + 0.1 * math.log(0.1)
-    assert command.objectives(shares, even) == pytest.approx(
-        {
-            "fairness": -0.25,
-            "calibration": -math.log(9) / 2,
-            "confidence": (entropy - math.log(2)) / 2,
-            "context-free confidence": math.log(2),
-        }
-    )
+    expected = {"fairness": -0.25, "calibration": -math.log(9) / 2, "confidence": (entropy - math.log(2)) / 2}
+    assert command.objectives(shares, even) == pytest.approx(expected | {"context-free confidence": math.log(2)})
     certain = np.array([[1.0, 0.0], [0.8, 0.2], [np.nan, np.nan]])
     assert command.objectives(certain, even)["calibration"] == pytest.approx(-math.log(4))
     assert math.isnan(command.objectives(certain[:1], even)["calibration"])

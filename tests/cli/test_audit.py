@@ -14,10 +14,13 @@ import evalbias as package
 from evalbias import data
 from evalbias.cli.audit import parse_conditions
 from evalbias.data import world
-from evalbias.evaluation.audit import audit
+from evalbias.evaluation.audit import audit, audit_each
 from evalbias.options import read_scale
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 from evalbias.values import to_json
+
+KEPT: dict = {}  # the audit of the pairs below
+VERDICTS = ["--winner-field", "verdict", "--swapped-field", "verdict_swapped"]
 
 
 def pairs(n, *, first):
@@ -26,9 +29,6 @@ def pairs(n, *, first):
     choices = [(0, 1) if i < first * n else (i % 2, i % 2) for i in range(n)]
     verdicts = [{"better": i % 2, "verdict": a, "verdict_swapped": b} for i, (a, b) in enumerate(choices)]
     return [{"id": f"p{i}", "source": f"question {i}", "outputs": outputs[i]} | verdicts[i] for i in range(n)]
-
-
-VERDICTS = ["--winner-field", "verdict", "--swapped-field", "verdict_swapped"]
 
 
 @pytest.fixture
@@ -67,6 +67,19 @@ EXITS += [(3, "agreement.accuracy>0.75?"), (1, "likelihood<0.2?"), (1, "likeliho
 EXITS += [(2, "position.firstrate>0.2"), (1, "position.position_consistency>0.4")]  # less than the 1 of a fair judge
 
 
+@pytest.fixture
+def once(monkeypatch):
+    """Audit the pairs once, and only decide anew for each condition."""
+
+    def kept(each):
+        if not KEPT:
+            KEPT.update(audit_each(each))
+        return KEPT
+
+    monkeypatch.setattr("evalbias.cli.audit.audit_each", kept)
+
+
+@pytest.mark.usefixtures("once")
 @pytest.mark.parametrize(("code", "conditions"), EXITS)
 def test_conditions_decide_the_exit_code(file, tmp_path, conditions, code, snapshot):
     options = [part for condition in conditions.split("; ") for part in ("--fail-on", condition)]
@@ -103,16 +116,13 @@ def test_a_condition_of_another_form_is_refused(text):
         parse_conditions([text])
 
 
-@pytest.mark.parametrize(
-    ("text", "conditions"),
-    [
-        ("position>0.2, agreement.spearman<.3", [("position", None, ">", 0.2), ("agreement", "spearman", "<", 0.3)]),
-        ("self_preference.excess_of_gpt-4o v1.2 >= 0.2", [("self_preference", "excess_of_gpt-4o v1.2", ">=", 0.2)]),
-        ("scale use>0.2", [("scale_use", None, ">", 0.2)]),  # as the tables name it
-        ("self-preference > 0.2", [("self_preference", None, ">", 0.2)]),
-        ("self_preference.excess_of_my model>0", [("self_preference", "excess_of_my model", ">", 0)]),
-    ],
-)
+@pytest.mark.parametrize(("text", "conditions"), [
+    ("position>0.2, agreement.spearman<.3", [("position", None, ">", 0.2), ("agreement", "spearman", "<", 0.3)]),
+    ("self_preference.excess_of_gpt-4o v1.2 >= 0.2", [("self_preference", "excess_of_gpt-4o v1.2", ">=", 0.2)]),
+    ("scale use>0.2", [("scale_use", None, ">", 0.2)]),  # as the tables name it
+    ("self-preference > 0.2", [("self_preference", None, ">", 0.2)]),
+    ("self_preference.excess_of_my model>0", [("self_preference", "excess_of_my model", ">", 0)]),
+])  # fmt: skip
 def test_a_condition_names_a_bias_or_any_estimate(text, conditions):
     found = parse_conditions([text])
     assert [(c.bias, c.estimate, c.operator, c.limit) for c in found] == conditions
@@ -179,10 +189,8 @@ def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_pat
 @pytest.mark.slow
 def test_a_judge_is_compared_with_choices_in_other_codes(tmp_path):
     drawn = data.pairs(world.documents(6, 2, seed=3), ordered=False, seed=0)
-    rows = [
-        {"source": pair.source, "outputs": pair.candidates, "better": better}
-        for pair, better in zip(drawn, [0, 1, "tie"] * 2, strict=True)
-    ]
+    choices = zip(drawn, [0, 1, "tie"] * 2, strict=True)
+    rows = [{"source": pair.source, "outputs": pair.candidates, "better": better} for pair, better in choices]
     options = ["audit", "--lm", "embedded", "--criterion", f"{world.NAME}: {world.DEFINITION}"]
     same = answered(*options, "--data", as_jsonl(tmp_path / "a.jsonl", rows), cwd=tmp_path)
     codes = {0: "model_a", 1: "model_b", "tie": "both"}
@@ -208,14 +216,11 @@ def test_the_scale_is_among_the_settings_and_no_other_is_shown(tmp_path):
     assert all("scale" not in criterion for criterion in settings["criteria"])
 
 
-@pytest.mark.parametrize(
-    ("row", "field", "code", "told"),
-    [
-        ("", "GPT score", 2, "evalbias: a.csv holds no items to judge: give at least one row with an output.\n"),
-        ("q,a,3,4,5\n", "gpt score", 2, "Did you mean 'GPT score'?\n"),
-        ("q,a,3,4,5\n", "GPT score", 0, ""),
-    ],
-)
+@pytest.mark.parametrize(("row", "field", "code", "told"), [
+    ("", "GPT score", 2, "evalbias: a.csv holds no items to judge: give at least one row with an output.\n"),
+    ("q,a,3,4,5\n", "gpt score", 2, "Did you mean 'GPT score'?\n"),
+    ("q,a,3,4,5\n", "GPT score", 0, ""),
+])  # fmt: skip
 def test_a_stranger_is_told_what_is_wrong_with_a_table(tmp_path, row, field, code, told):
     (tmp_path / "a.csv").write_text("question,answer,GPT score,anna,ben\n" + row)
     names = ["--map", "source=question,output=answer,rating_1=anna,rating_2=ben"]
@@ -234,10 +239,9 @@ def labeled(tmp_path):
     return file
 
 
-@pytest.mark.parametrize(
-    ("code", "rates"),
-    [(0, "TPR=.8,tnr=.7"), (1, "tpr=.9, tnr=.9"), (3, "tnr=.75"), (3, "tpr=.95"), (1, "tpr=.94,tnr=.95")],
-)
+@pytest.mark.parametrize(("code", "rates"), [
+    (0, "TPR=.8,tnr=.7"), (1, "tpr=.9, tnr=.9"), (3, "tnr=.75"), (3, "tpr=.95"), (1, "tpr=.94,tnr=.95")
+])  # fmt: skip
 def test_a_certificate(labeled, tmp_path, rates, code, snapshot):
     options = ["audit", "--data", labeled, "--scores-field", "verdict", "--certify", rates, "--out", "run"]
     done = evalbias(*options, cwd=tmp_path, check=False)

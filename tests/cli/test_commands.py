@@ -24,6 +24,7 @@ from evalbias.values import to_json
 
 CRITERION = f"{world.NAME}: {world.DEFINITION}"
 WORLDLY = ["--source-label", world.SOURCE_LABEL, "--output-label", world.OUTPUT_LABEL]
+JUDGE = f"judge-{world.NAME}.json"
 LIKELY, FAIR = ["optimize", "--aim", "likelihood"], ["optimize", "--aim", "fairness"]
 SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30, "--bare", "--orders", 5]
 
@@ -31,9 +32,8 @@ SMALL = ["--epochs", 2, "--population", 3, "--pairs", 30, "--bare", "--orders", 
 @pytest.fixture(scope="module")
 def items(tmp_path_factory):
     """Rated items."""
-    return as_jsonl(
-        tmp_path_factory.mktemp("data") / "items.jsonl", rows_of(world.examples(700, seed=5), "id", "scores")
-    )
+    rows = rows_of(world.examples(700, seed=5), "id", "scores")
+    return as_jsonl(tmp_path_factory.mktemp("data") / "items.jsonl", rows)
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +158,7 @@ def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
 def test_ready_made_criteria_compile_judges_of_real_data(model, tmp_path):
     items = as_jsonl(tmp_path / "tmu.jsonl", [to_json(item.toDict()) for item in read("tmu-gfm")])
     options = [*LIKELY, "--lm", model, "--data", items, "--limit", 100, "-k", 2, "--resamples", 99]
-    options += ["--criterion", "tmu-gfm:fluency", "--criterion", "tmu-gfm:grammar"]
-    options += ["--bare", "--out", "run"]
+    options += ["--criterion", "tmu-gfm:fluency", "--criterion", "tmu-gfm:grammar", "--bare", "--out", "run"]
     assert list(answered(*options, cwd=tmp_path)["likelihood"]) == ["fluency", "grammar", "total"]
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert [Criterion(**one) for one in run["criteria"]] == [*PRESETS["tmu-gfm"][::-1]]
@@ -177,10 +176,9 @@ def test_a_search_on_few_inputs_asks_about_as_often_as_it_foretells(scoring, tmp
 
 
 KILLED = {"judge": ([1], ["scores.jsonl"]), "audit": ([1, 400], []), "probe": ([1, 400, 900], [])}
-KILLED |= {"likelihood": ([1, 600, 1200], [f"judge-{world.NAME}.json"])}
-KILLED |= {"mitigation": ([1, 300, 700], [f"judge-{world.NAME}.json"])}
-KILLED |= {"fairness": ([1, 100, 250], ["judge.json", "search/proposals.jsonl"])}
+KILLED |= {"likelihood": ([1, 600, 1200], [JUDGE]), "mitigation": ([1, 300, 700], [JUDGE])}
 KILLED |= {"align": ([1, 300, 900], ["judge.json"])}
+KILLED |= {"fairness": ([1, 100, 250], ["judge.json", "search/proposals.jsonl"])}
 """Command -> lengths of the journal at which it is killed, and what it writes besides its result."""
 
 

@@ -67,6 +67,7 @@ def test_a_correction_is_learned_written_and_applied_to_items_that_nobody_rated(
     assert written == pytest.approx(expected, nan_ok=True)
 
 
+@pytest.mark.slow
 def test_the_command_says_what_the_function_says_and_takes_a_field_as_a_feature(file, tmp_path):
     options = ("--scores-field", "mine", "--feature", "tone", "--out", "run")
     done = evalbias("correct", "--data", file, *options, cwd=tmp_path)

@@ -24,6 +24,7 @@ from evalbias.evaluation.words import Status
 from evalbias.programs import SYNTHETIC, PointwiseJudge
 
 CRITERION = f"{world.NAME}: {world.DEFINITION}"
+COMMANDS = typer.main.get_command(app).commands
 
 
 @pytest.mark.parametrize("command", ["", "audit", "judge", "align", "optimize", "refine", "refine measure"])
@@ -51,10 +52,8 @@ def test_help_lists_the_options_of_a_command_by_section(tmp_path):
     said = f"Exit codes: {codes} (the message says how); 3 such a condition is undecided; 70 a defect"
     assert said in " ".join(text.split())
     _, *parts = re.split(r"^(\S.*):\n", text, flags=re.MULTILINE)
-    sections = {
-        heading: set(re.findall(r"^ +.*?(--[a-z-]+)", lines, re.MULTILINE))
-        for heading, lines in zip(parts[::2], parts[1::2], strict=True)
-    }
+    options = (set(re.findall(r"^ +.*?(--[a-z-]+)", lines, re.MULTILINE)) for lines in parts[1::2])
+    sections = dict(zip(parts[::2], options, strict=True))
     assert [*sections] == ["Data", "Model and judge", "Measurement", "Running models", "Run"]
     measurement = "only probe feature task likelihood-lm own-system own-family length reliability outcome pass"
     assert sections["Measurement"] == {f"--{name}" for name in measurement.split()}
@@ -72,13 +71,12 @@ def test_help_lists_the_options_of_a_command_by_section(tmp_path):
 DATA = ["--data", "items.jsonl"]
 EMBEDDED = [*DATA, "--lm", "embedded", "--criterion", CRITERION]
 LOOP = [*DATA, "--lm", "embedded", "--task", "constrained-generation"]
+TWO = ["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"]
 OPENED, READ = "runs.RunFolder.__init__", "runs.read_run"
 LEAVES = {"audit": ([*DATA, "--scores-field", "mine"], OPENED), "correct": ([*DATA, "--scores-field", "mine"], OPENED)}
-LEAVES |= {"jury": ([*DATA, "--judges", "mine,theirs"], OPENED)}
-LEAVES |= {"drift": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED)}
-LEAVES |= {"probe emit": ([*DATA, "--out", "emitted.jsonl"], "cli.probe.with_edits")}
-LEAVES |= {"probe read": ([*DATA, "--scores-field", "mine"], OPENED), "probe run": (EMBEDDED, OPENED)}
-LEAVES |= {"compare": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED)}
+LEAVES |= {"drift": (TWO, OPENED), "compare": (TWO, OPENED), "jury": ([*DATA, "--judges", "mine,theirs"], OPENED)}
+LEAVES |= {"probe emit": ([*DATA, "--out", "emitted.jsonl"], "cli.probe.with_edits"), "probe run": (EMBEDDED, OPENED)}
+LEAVES |= {"probe read": ([*DATA, "--scores-field", "mine"], OPENED)}
 LEAVES |= {"judge": (EMBEDDED, OPENED), "refine run": (LOOP, OPENED)}
 LEAVES |= {"refine measure": ([*DATA, "--own", "mine", "--expected", "theirs"], OPENED), "refine style": (LOOP, OPENED)}
 LEAVES |= {"align": (EMBEDDED, OPENED), "optimize": ([*EMBEDDED, "--aim", "likelihood", "--bare", "-k", 1], OPENED)}
@@ -133,22 +131,17 @@ def failing(few, tmp_path, monkeypatch):
 def test_a_defect_exits_with_70(failing, command):
     told = failing(command, TypeError("of\n::error::type"))
     assert told.returncode == 70, told.stderr
-    assert told.stderr.splitlines()[-2:] == [
-        "evalbias: TypeError: of",
-        "  \ufffd:error::type. This is a defect of evalbias: please report it, with the traceback that -v prints.",
-    ]
+    report = "This is a defect of evalbias: please report it, with the traceback that -v prints."
+    assert told.stderr.splitlines()[-2:] == ["evalbias: TypeError: of", f"  \ufffd:error::type. {report}"]
     assert "Traceback" not in told.stderr
 
 
-@pytest.mark.parametrize(
-    ("code", "errors"),
-    [
-        (70, [MemoryError(), RecursionError("deep"), KeyError("k"), EOFError(), RuntimeError(), Panic("in Rust")]),
-        (2, [BrokenPipeError(errno.EPIPE, "Broken pipe"), OSError("o"), ValueError("v"), typer.BadParameter("b")]),
-        (130, [KeyboardInterrupt()]),
-        (143, [SystemExit(143)]),
-    ],
-)
+@pytest.mark.parametrize(("code", "errors"), [
+    (70, [MemoryError(), RecursionError("deep"), KeyError("k"), EOFError(), RuntimeError(), Panic("in Rust")]),
+    (2, [BrokenPipeError(errno.EPIPE, "Broken pipe"), OSError("o"), ValueError("v"), typer.BadParameter("b")]),
+    (130, [KeyboardInterrupt()]),
+    (143, [SystemExit(143)]),
+])  # fmt: skip
 def test_no_error_exits_with_1(failing, code, errors):
     for error in errors:
         assert failing("runs show", error).returncode == code, error
@@ -282,9 +275,6 @@ def test_a_later_signal_interrupts_again_and_an_ignored_one_stays_so(monkeypatch
     with stopped_by_signals():
         send(number)
     assert signal.getsignal(number) == signal.SIG_IGN
-
-
-COMMANDS = typer.main.get_command(app).commands
 
 
 @pytest.fixture(scope="module")

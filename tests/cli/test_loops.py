@@ -89,9 +89,8 @@ def test_a_killed_loop_goes_on_to_the_same_result(run, tmp_path):
     run(*options, "whole", rows=rows)
     log = tmp_path / "killed/steps.jsonl"
     for lines in (1, 3):
-        done = run(
-            *options, "killed", rows=rows, ask=lambda *words, n=lines, cwd: kill_once(log, *words, cwd=cwd, lines=n)
-        )
+        kill = lambda *words, n=lines, cwd: kill_once(log, *words, cwd=cwd, lines=n)  # noqa: E731
+        done = run(*options, "killed", rows=rows, ask=kill)
     run(*options, "killed", rows=rows)
     assert log.read_text().startswith(done)
     for name in ("result.json", "steps.jsonl", "outputs.jsonl"):

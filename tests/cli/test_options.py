@@ -10,6 +10,7 @@ from typing import get_args, get_type_hints
 import fakes
 import pytest
 from commands import evalbias
+from refusals import refusals
 from test_layers import SOURCES
 
 import evalbias as package
@@ -39,6 +40,7 @@ def defaults(call):
     return found
 
 
+NO_SCALES = ("12", "5-1", (5, 1), 5, (1,), (1, 3, 5), (1, float("inf")))
 OTHER_NAMES = {"resamples": "n_resamples", "threads": "num_threads"}
 OTHER_THINGS = {"criterion", "objective", "k", "language", "instruction_place"}
 """Names of options that a callable gives to another kind of value, or whose default is a judge's or model's own."""
@@ -89,23 +91,11 @@ def test_the_audit_takes_the_options_of_its_command_and_those_of_another_become_
         AuditOptions.of(jury)
 
 
-TEXTS = [
+@pytest.mark.parametrize(("texts", "values"), [
     ({"scale": "1-5"}, {"scale": (1, 5)}),
     ({"scale": [1, 5]}, {"scale": (1, 5)}),
     ({"pairs": "all"}, {"pairs": None}),
-]
-REFUSED = [
-    ({"scale": text}, "`scale` .*: write the lowest and the highest score as 1-5")
-    for text in ("12", "5-1", (5, 1), 5, (1,), (1, 3, 5), (1, float("inf")))
-]
-REFUSED += [({"pairs": 0}, "`pairs` 0: give a number of at least 1, or 'all'")]
-REFUSED += [({"labels": "1, 2"}, r"`labels` is the text '1, 2': give a list, such as \['1', '2'\]")]
-REFUSED += [({"features": "digits"}, r"`features` is the text 'digits': give a list, such as \['digits'\]")]
-REFUSED += [({"mapping": "score=mine"}, "`mapping` is the text 'score=mine': give a dict")]
-REFUSED += [({"reliability": ".8"}, "`reliability` is the text '.8': give a number")]
-
-
-@pytest.mark.parametrize(("texts", "values"), TEXTS)
+])  # fmt: skip
 def test_a_scale_and_pairs_are_read_in_python_as_a_terminal_takes_them(texts, values):
     rows = [{"source": f"s{k}", "output": "a" * (k % 7 + 1), "score": k % 5 + 1, "mine": k % 4 + 1} for k in range(40)]
     of_texts, of_values = (package.audit(rows, scores_field="mine", **how) for how in (texts, values))
@@ -113,10 +103,15 @@ def test_a_scale_and_pairs_are_read_in_python_as_a_terminal_takes_them(texts, va
     assert "on the scale of 1 to 5" in str(of_texts) or "scale" not in texts
 
 
-@pytest.mark.parametrize(("texts", "told"), REFUSED)
-def test_another_text_is_refused_in_python_by_the_option_its_value_and_the_remedy(texts, told):
-    with pytest.raises(ValueError, match=told):
-        package.audit([{"output": "a", "mine": 1}], scores_field="mine", **texts)
+test_another_text_is_refused_in_python_by_the_option_its_value_and_the_remedy = refusals(
+    lambda texts: package.audit([{"output": "a", "mine": 1}], scores_field="mine", **texts),
+    *(({"scale": text}, "`scale` .*: write the lowest and the highest score as 1-5") for text in NO_SCALES),
+    ({"pairs": 0}, "`pairs` 0: give a number of at least 1, or 'all'"),
+    ({"labels": "1, 2"}, r"`labels` is the text '1, 2': give a list, such as \['1', '2'\]"),
+    ({"features": "digits"}, r"`features` is the text 'digits': give a list, such as \['digits'\]"),
+    ({"mapping": "score=mine"}, "`mapping` is the text 'score=mine': give a dict"),
+    ({"reliability": ".8"}, "`reliability` is the text '.8': give a number"),
+)
 
 
 @pytest.mark.parametrize("measure", [recorded_scores, function_scores])
@@ -150,10 +145,8 @@ def test_every_option_has_help_and_one_spelling():
 
 def test_optimize_takes_the_options_of_its_aims():
     assert {aim.options for aim in AIMS.values()} == {*program_options.OptimizeOptions.__bases__}
-    asked, given = (
-        program_options.OptimizeOptions("a.csv", lm="m", budget=3, task="mathematics"),
-        {"data", "lm", "task"},
-    )
+    asked = program_options.OptimizeOptions("a.csv", lm="m", budget=3, task="mathematics")
+    given = {"data", "lm", "task"}
     forms = {name: aim.options for name, aim in AIMS.items()}
     assert narrowed(asked, "self-bias", forms, {*given, "budget"}).k == 4  # its own default
     with pytest.raises(ValueError, match="budget"):
@@ -190,9 +183,8 @@ def files_passed(work):
 def auditing(folder):
     rows = [f"q{k},{'a ' * (1 + k % 5)},{k % 5},{1 + k % 4},{k % 4 + 2}" for k in range(30)]
     (folder / "replies.csv").write_text("\n".join(["source,output,mine,rating_1,rating_2", *rows]))
-    return lambda: evalbias(
-        "-q", "audit", "--data", "replies.csv", "--scores-field", "mine", "--out", "run", cwd=folder
-    )
+    words = ["-q", "audit", "--data", "replies.csv", "--scores-field", "mine", "--out", "run"]
+    return lambda: evalbias(*words, cwd=folder)
 
 
 def compiling(_):
@@ -207,10 +199,8 @@ def scoring(_):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("prepared", "most"),  # how a terminal reads options, and what a baseline keeps, have modules of their own
-    [(auditing, 41), (compiling, 25), (scoring, 17)],
-)
+# how a terminal reads options, and what a baseline keeps, have modules of their own
+@pytest.mark.parametrize(("prepared", "most"), [(auditing, 41), (compiling, 25), (scoring, 17)])
 def test_a_way_through_passes_few_files(prepared, most, tmp_path):
     files = files_passed(prepared(tmp_path))
     assert 5 < len(files) <= most, " ".join(files)

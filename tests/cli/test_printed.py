@@ -27,6 +27,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PointwiseJudge
 
 pytestmark = pytest.mark.drawn
+LONG = "x" * 2_000_000
 
 
 def check(told, codes=(0,)):
@@ -91,37 +92,28 @@ def test_the_name_of_a_folder(tmp_path, monkeypatch):
     check(evalbias("runs", "delete", run.relative_to(tmp_path), "--yes", cwd=tmp_path))
 
 
-LONG = "x" * 2_000_000
-
-
-@pytest.mark.parametrize(
-    "judge",
-    [
-        lambda: audit([{"id": "a", "source": "s", "output": "o", "rating": 1, LONG: 1.0}], scores_field="mine"),
-        lambda: Criterion(f"{LONG}:", "a definition"),
-        lambda: judge_examples(
-            PointwiseJudge(SYNTHETIC), [dspy.Example(id=LONG, source="s", output="")], lm=FormulaLM()
-        ),
-        lambda: judge_examples(
-            PairwiseJudge(SYNTHETIC), [dspy.Example(id=LONG, source="s", candidates=["a"])], lm=FormulaLM()
-        ),
-    ],
-)
+@pytest.mark.parametrize("judge", [
+    lambda: audit([{"id": "a", "source": "s", "output": "o", "rating": 1, LONG: 1.0}], scores_field="mine"),
+    lambda: Criterion(f"{LONG}:", "a definition"),
+    lambda: judge_examples(
+        PointwiseJudge(SYNTHETIC), [dspy.Example(id=LONG, source="s", output="")], lm=FormulaLM()
+    ),
+    lambda: judge_examples(
+        PairwiseJudge(SYNTHETIC), [dspy.Example(id=LONG, source="s", candidates=["a"])], lm=FormulaLM()
+    ),
+])  # fmt: skip
 def test_no_message_holds_a_whole_text(judge):
     with pytest.raises(ValueError, match="xxx") as raised:
         judge()
     assert len(str(raised.value)) < 1000
 
 
-@pytest.mark.parametrize(
-    ("path", "fault", "code"),
-    [
-        ("/v1/models", lambda answer: {"data": [{"id": hostile.WORST, "owned_by": "vllm"}]}, 2),
-        ("/version", lambda answer: {"version": hostile.WORST}, 0),
-        ("/v1/completions", (400, {"error": {"message": hostile.WORST}}), 2),
-        ("/v1/completions", (503, {"error": {"message": hostile.WORST}}), 0),
-    ],
-)
+@pytest.mark.parametrize(("path", "fault", "code"), [
+    ("/v1/models", lambda answer: {"data": [{"id": hostile.WORST, "owned_by": "vllm"}]}, 2),
+    ("/version", lambda answer: {"version": hostile.WORST}, 0),
+    ("/v1/completions", (400, {"error": {"message": hostile.WORST}}), 2),
+    ("/v1/completions", (503, {"error": {"message": hostile.WORST}}), 0),
+])  # fmt: skip
 def test_what_a_server_says(lms, tmp_path, caplog, path, fault, code):
     rows = [{"id": str(k), "source": "s", "output": e.output} for k, e in enumerate(world.examples(4, seed=1))]
     (tmp_path / "items.json").write_text(json.dumps(rows))
@@ -146,10 +138,8 @@ def test_what_a_server_says(lms, tmp_path, caplog, path, fault, code):
 def test_the_example_is_the_text_that_the_judge_overrates_most():
     examples = [dspy.Example(id=name, source=f"data {name}", output=f"text {name}") for name in "abc"]
     human = {HUMAN_SCORES: np.array([4.0, 2.0, 1.0])}
-    before, after = (
-        Judged(tuple("abc"), "quality", np.array(scores), human, examples=examples)
-        for scores in ([4.5, 4.25, np.nan], [4, 2.5, 1])
-    )
+    scores = np.array([[4.5, 4.25, np.nan], [4, 2.5, 1]])
+    before, after = (Judged(tuple("abc"), "quality", row, human, examples=examples) for row in scores)
     text = introduction(Criterion("quality", "is it good?"), before, after)
     assert "from 1 to 5: is it good?" in text
     assert "  Source: data b\n  Output: text b\n" in text

@@ -50,10 +50,8 @@ def test_a_kind_without_a_complete_item_is_told_and_the_others_are_read(emitted,
     as_jsonl(tmp_path / "originals.jsonl", originals)
     said = refused("probe", "read", "--data", "originals.jsonl", "--scores-field", "mine", cwd=tmp_path)
     assert "Every row is an original, and none has an edit: give all rows of probe emit back." in said
-    as_jsonl(
-        tmp_path / "scored.jsonl",
-        [one | ({"mine": None} if one["id"].endswith("|bold|edit") else {}) for one in scores(emitted)],
-    )
+    scored = [one | ({"mine": None} if one["id"].endswith("|bold|edit") else {}) for one in scores(emitted)]
+    as_jsonl(tmp_path / "scored.jsonl", scored)
     found = answered("probe", "read", "--data", "scored.jsonl", "--scores-field", "mine", cwd=tmp_path)
     assert (found["kinds"]["bold"]["status"], found["kinds"]["label"]["status"]) == ("not measured", "biased")
     assert (len(found["missing"]), found["left_out"]) == (40, 40)

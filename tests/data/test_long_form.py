@@ -13,6 +13,8 @@ from evalbias.data.columns import recognised_columns
 from evalbias.data.reading import table_of
 
 TEXTS, RATERS, NAN = 60, 7, np.nan
+OURS = ("source", "output")
+MAPPING = {"source": "question", "output": "answer"}
 
 
 def said(seed=0):
@@ -32,24 +34,16 @@ def text(k, source="question", output="answer"):
     return {source: f"What is thing {k}?", output: f"It is {'very ' * (k % 7)}thing {k}."}
 
 
-OURS = ("source", "output")
-
-
 def raters(name, code="p{}"):
     """Make a row for each rating, those of a text in a random order of the raters."""
     ratings, scores = said()
-    rows = [
-        text(k) | {name: code.format(who), "score": int(ratings[k, who]), "judge": int(scores[k, 0])}
-        for k in range(TEXTS)
-        for who in np.flatnonzero(~np.isnan(ratings[k]))
-    ]
+    rated = np.argwhere(~np.isnan(ratings)).tolist()
+    given = [{"score": int(ratings[k, who]), "judge": int(scores[k, 0])} for k, who in rated]
+    rows = [text(k) | {name: code.format(who)} | row for (k, who), row in zip(rated, given, strict=True)]
     random.Random(1).shuffle(rows)
     for row in rows[::2]:  # as a tool that trims texts would not leave them
         row["answer"] = row["answer"].replace(" ", "  ") + "\r\n"
     return rows
-
-
-MAPPING = {"source": "question", "output": "answer"}
 
 
 @pytest.mark.parametrize(
@@ -138,10 +132,8 @@ def test_raters_of_several_criteria_become_ratings_by_criterion():
     items = read(rows, mapping={"rated_by": "worker", "rated_on": "aspect"})
     assert len(items) == TEXTS
     assert items[5].ratings == {"tone": [1, 2], "facts": [2, 3]}
-    wide = [
-        a | {"rating_1": a["score"], "rating_2": b["score"]}
-        for a, b in zip(rows[::4] + rows[1::4], rows[2::4] + rows[3::4], strict=True)
-    ]
+    of_both = zip(rows[::4] + rows[1::4], rows[2::4] + rows[3::4], strict=True)
+    wide = [a | {"rating_1": a["score"], "rating_2": b["score"]} for a, b in of_both]
     wide = [{n: v for n, v in row.items() if n not in ("score", "worker")} for row in wide]
     assert [item.ratings for item in read(wide, mapping={"rated_on": "aspect"})] == [item.ratings for item in items]
     assert "by criterion: --map rated_on=aspect" in read(wide).notes[0]
@@ -196,9 +188,7 @@ def test_choices_between_two_outputs_keep_their_raters():
 
 
 def test_raters_and_criteria_that_fit_alike_are_asked_for():
-    rows = [
-        {"output": text(k)["answer"], "col": col, "score": (k + j) % 5} for k in range(20) for j, col in enumerate("ab")
-    ]
+    rows = [{"output": text(k // 2)["answer"], "col": "ab"[k % 2], "score": (k // 2 + k % 2) % 5} for k in range(40)]
     with pytest.raises(DataError, match=r"'col'.*--map rated_by=col or --map rated_on=col"):
         read(rows)
     assert read(rows, mapping={"rated_by": "col"})[3].ratings == [3, 4]

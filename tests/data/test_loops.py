@@ -10,6 +10,8 @@ from evalbias.data.loops import loop_items, quantile_map, recorded_loop
 from evalbias.measures import estimate_skewness
 from evalbias.measures.resample import ALONE
 
+PAIRS = [(0.2, -25.0), (0.5, -10.0), (0.8, 0.0)]
+
 
 @pytest.fixture(scope="module")
 def folder(data_dir):
@@ -58,9 +60,6 @@ def test_items_keep_their_fields_and_get_an_id(data_dir, tmp_path):
     file = tmp_path / "items.jsonl"
     file.write_text('{"source": "a"}\n\n{"source": "b"}\n')
     assert [(e.id, e.source) for e in loop_items(file)[0]] == [("1", "a"), ("3", "b")]
-
-
-PAIRS = [(0.2, -25.0), (0.5, -10.0), (0.8, 0.0)]
 
 
 def test_pairs_are_read(tmp_path):

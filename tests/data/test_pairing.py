@@ -6,10 +6,14 @@ import dspy
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from refusals import refusals
 
 from evalbias import data
 from evalbias.data import human_score, is_rated, split
 from evalbias.data.items import input_keys, single_ratings
+
+BOTH = {"score": 4, "scores": {"quality": 2}}
+LONG = "An answer that is long enough to tell."
 
 
 def item(name, source, key=None):
@@ -52,12 +56,12 @@ def test_pairs_come_as_they_are_and_in_the_other_order():
         data.pairs([given[0], item("o", "s")], seed=0)
 
 
-@pytest.mark.parametrize(
-    ("source", "key", "match"), [("t", "1", "'a' and 'b'.*'1'"), ("s", "2", "'1'"), ("s", None, "'1'")]
+test_an_input_has_one_source_and_a_source_one_input = refusals(
+    lambda source, key: data.by_input([item("a", "s", "1"), item("b", source, key)]),
+    ("t", "1", "'a' and 'b'.*'1'"),
+    ("s", "2", "'1'"),
+    ("s", None, "'1'"),
 )
-def test_an_input_has_one_source_and_a_source_one_input(source, key, match):
-    with pytest.raises(ValueError, match=match):
-        data.by_input([item("a", "s", "1"), item("b", source, key)])
 
 
 def test_pairs_are_ordered_seeded_and_of_one_input():
@@ -77,30 +81,28 @@ def test_pairs_are_ordered_seeded_and_of_one_input():
         data.pairs(items, inputs=4, seed=0)
 
 
-BOTH = {"score": 4, "scores": {"quality": 2}}
-
-SCORED = [({"scores": {"quality": 3}}, 3), ({"score": 4}, 4), ({"score": "4.5"}, 4.5)]
-SCORED += [({"score": 4, "scores": None}, 4), (BOTH, 2), ({"score": None}, math.nan)]
-SCORED += [({"scores": {"quality": None}, "score": 4}, math.nan)]
-
-
-@pytest.mark.parametrize(("fields", "expected"), SCORED)
+@pytest.mark.parametrize(("fields", "expected"), [
+    ({"scores": {"quality": 3}}, 3),
+    ({"score": 4}, 4),
+    ({"score": "4.5"}, 4.5),
+    ({"score": 4, "scores": None}, 4),
+    (BOTH, 2),
+    ({"score": None}, math.nan),
+    ({"scores": {"quality": None}, "score": 4}, math.nan),
+])  # fmt: skip
 def test_scores_by_criterion_come_before_the_one_score(fields, expected):
     example = dspy.Example(id="7", **fields)
     assert is_rated(example, "quality")
     assert human_score(example, "quality") == pytest.approx(expected, nan_ok=True)
 
 
-@pytest.mark.parametrize(
-    ("fields", "match"),
-    [
-        ({"id": "7"}, "'7' has no score on 'wit'"),
-        ({"id": "7", **BOTH}, r"only on \['quality'\]; its 'score'"),
-        ({"id": "7", "score": 4, "scores": {}}, r"only on \[\]; its 'score'"),
-        ({"source": "What is 2 + 2?", "output": "4"}, r"The item 'What is 2 [+] 2[?]' has no score on 'wit'"),
-        ({"source": "s", "candidates": ["x", "y"], "ids": ["a", "b"]}, r"The item 'a \| b' has no score on 'wit'"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "match"), [
+    ({"id": "7"}, "'7' has no score on 'wit'"),
+    ({"id": "7", **BOTH}, r"only on \['quality'\]; its 'score'"),
+    ({"id": "7", "score": 4, "scores": {}}, r"only on \[\]; its 'score'"),
+    ({"source": "What is 2 + 2?", "output": "4"}, r"The item 'What is 2 [+] 2[?]' has no score on 'wit'"),
+    ({"source": "s", "candidates": ["x", "y"], "ids": ["a", "b"]}, r"The item 'a \| b' has no score on 'wit'"),
+])  # fmt: skip
 def test_a_score_never_stands_for_another_criterion(fields, match):
     example = dspy.Example(**fields)
     assert not is_rated(example, "wit")
@@ -127,10 +129,8 @@ def test_single_ratings_of_an_example():
 
 
 def test_a_pair_has_the_difference_of_each_raters_ratings():
-    rated = [
-        dspy.Example(id="1", source="s", output="a", ratings={"wit": [1, 5, None], "tact": [1]}),
-        dspy.Example(id="2", source="s", output="b", ratings={"wit": [2, 2, 3], "tact": [1, 2]}),
-    ]
+    rated = [item("1", "s").copy(ratings={"wit": [1, 5, None], "tact": [1]})]
+    rated += [item("2", "s").copy(ratings={"wit": [2, 2, 3], "tact": [1, 2]})]
     differences = {tuple(p.ids): p.ratings for p in data.pairs(rated, seed=0)}
     assert set(differences[("1", "2")]) == {"wit"}
     assert differences[("1", "2")]["wit"] == pytest.approx([-1, 3, math.nan], nan_ok=True)
@@ -141,10 +141,8 @@ def test_a_pair_has_the_difference_of_each_raters_ratings():
     assert all("ratings" not in pair for pair in data.pairs([item("1", "s"), item("2", "s")], seed=0))
     rated = [item("1", "s").copy(score=1, ratings=[3, 5]), item("2", "s").copy(score=2, ratings=[4, 1])]
     both = data.pairs(rated, criterion="quality", seed=0)
-    assert {(*p.ids, p.preference, *single_ratings(p, "quality")) for p in both} == {
-        ("1", "2", "B", -1, 4),
-        ("2", "1", "A", 1, -4),
-    }
+    told = [(*p.ids, p.preference, *single_ratings(p, "quality")) for p in both]
+    assert sorted(told) == [("1", "2", "B", -1, 4), ("2", "1", "A", 1, -4)]
 
 
 def numbered(n, inputs=None):
@@ -162,17 +160,16 @@ def test_a_split_is_a_partition_in_any_order(n, seed, by):
         assert not {e.source for e in train} & {e.source for e in test}
 
 
-IMPOSSIBLE = [(numbered(10), {"by": "topic"}, "by='topic' is unknown")]
-IMPOSSIBLE += [(numbered(10), {"test_fraction": 1.0}, "between 0 and 1")]
-IMPOSSIBLE += [(numbered(10), {"test_fraction": 0.01}, "one set would be empty"), ([], {}, "one set would be empty")]
-IMPOSSIBLE += [(numbered(1), {"by": "input"}, "one set would be empty"), (numbered(10) * 2, {}, "same id")]
-IMPOSSIBLE += [([*numbered(3), dspy.Example(source="s", output="o")], {}, "index 3 has no id")]
-
-
-@pytest.mark.parametrize(("examples", "options", "match"), IMPOSSIBLE)
-def test_impossible_splits_are_refused(examples, options, match):
-    with pytest.raises(ValueError, match=match):
-        split(examples, seed=0, **options)
+test_impossible_splits_are_refused = refusals(
+    lambda examples, options: split(examples, seed=0, **options),
+    (numbered(10), {"by": "topic"}, "by='topic' is unknown"),
+    (numbered(10), {"test_fraction": 1.0}, "between 0 and 1"),
+    (numbered(10), {"test_fraction": 0.01}, "one set would be empty"),
+    ([], {}, "one set would be empty"),
+    (numbered(1), {"by": "input"}, "one set would be empty"),
+    (numbered(10) * 2, {}, "same id"),
+    ([*numbered(3), dspy.Example(source="s", output="o")], {}, "index 3 has no id"),
+)
 
 
 @hypothesis.given(n=st.integers(2, 300), percent=st.integers(1, 99))
@@ -187,9 +184,8 @@ def test_the_size_of_the_test_set_is_rounded_half_up(n, percent):
 
 
 def test_an_input_id_is_not_mistaken_for_a_source():
-    examples = [
-        dspy.Example(id=k, source=str(k % 5), output="o", **({"input_id": k} if k < 5 else {})) for k in range(10)
-    ]  # the first id is 0
+    examples = [dspy.Example(id=k, source=str(k % 5), output="o") for k in range(10)]
+    examples[:5] = [example.copy(input_id=example.id) for example in examples[:5]]  # the first id is 0
     sides = [{e.id for e in split(examples, seed=seed, by="input")[1]} for seed in range(40)]
     assert any(k in side and k + 5 not in side for side in sides for k in range(5))
     same = [dspy.Example(id=k, source=f"s{k}", output="o", input_id=k // 4) for k in range(40)]
@@ -209,27 +205,21 @@ def test_a_split_never_changes_and_its_halves_share_no_text():
     assert len(test) == 12
 
 
-LONG = "An answer that is long enough to tell."
-
-
-@pytest.mark.parametrize(
-    ("fields", "keys"),
-    [
-        ([{"output": LONG}, {"output": "Another one, as long as it."}, {"output": LONG}], "aba"),
-        ([{"output": "4"}, {"output": "4"}], "ab"),  # a coincidence
-        ([{"outputs": [LONG, "x"]}, {"outputs": ["x", LONG]}, {"outputs": [LONG, "y"]}], "aac"),  # in both orders
-        ([{"output": LONG, "source": "p"}, {"output": LONG, "source": "q"}], "pq"),
-        ([{"output": LONG, "source": "p"}, {"output": f"{LONG} ", "source": "p\n"}], "pp"),  # and other blanks
-        ([{"output": f"if x:\n {LONG}\n{end}"} for end in ("y", " y", "y ")], "aba"),  # code
-        ([{"output": LONG, "input_id": "1"}, {"output": f" {LONG}", "input_id": "2"}], "11"),
-        ([{"output": LONG, "source": "p", "input_id": k} for k in "12"], "11"),
-        ([{"output": LONG, "input_id": k, "score": 3} for k in "12"], "11"),
-        ([{"output": LONG, "input_id": k, "score": int(k)} for k in "12"], "12"),  # two inputs with one answer
-        ([{"output": LONG, "source": "Go on.", "input_id": k, "score": int(k)} for k in "12"], "12"),
-        ([{"output": f"{k} {LONG}", "source": "p", "input_id": k} for k in "1212"], "1212"),
-        ([{"output": f"{k}{LONG}", "source": f"s{k}", "input_id": i} for k, i in ("01", "12", "02", "13")], "1111"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "keys"), [
+    ([{"output": LONG}, {"output": "Another one, as long as it."}, {"output": LONG}], "aba"),
+    ([{"output": "4"}, {"output": "4"}], "ab"),  # a coincidence
+    ([{"outputs": [LONG, "x"]}, {"outputs": ["x", LONG]}, {"outputs": [LONG, "y"]}], "aac"),  # in both orders
+    ([{"output": LONG, "source": "p"}, {"output": LONG, "source": "q"}], "pq"),
+    ([{"output": LONG, "source": "p"}, {"output": f"{LONG} ", "source": "p\n"}], "pp"),  # and other blanks
+    ([{"output": f"if x:\n {LONG}\n{end}"} for end in ("y", " y", "y ")], "aba"),  # code
+    ([{"output": LONG, "input_id": "1"}, {"output": f" {LONG}", "input_id": "2"}], "11"),
+    ([{"output": LONG, "source": "p", "input_id": k} for k in "12"], "11"),
+    ([{"output": LONG, "input_id": k, "score": 3} for k in "12"], "11"),
+    ([{"output": LONG, "input_id": k, "score": int(k)} for k in "12"], "12"),  # two inputs with one answer
+    ([{"output": LONG, "source": "Go on.", "input_id": k, "score": int(k)} for k in "12"], "12"),
+    ([{"output": f"{k} {LONG}", "source": "p", "input_id": k} for k in "1212"], "1212"),
+    ([{"output": f"{k}{LONG}", "source": f"s{k}", "input_id": i} for k, i in ("01", "12", "02", "13")], "1111"),
+])  # fmt: skip
 def test_equal_texts_are_one_input_whatever_their_ids(fields, keys):
     examples = [dspy.Example(id="abcd"[k], **one) for k, one in enumerate(fields)]
     assert input_keys(examples) == [*keys]

@@ -46,6 +46,8 @@ CASES = {
     "0 where people lack 1": (SCALE + [0] * 9, [[2] * 30 + [3] * 50 + [4] * 30 + [5] * 15], []),
     "0 in two cells": (SCALE + [0] * 2, [SCALE, SCALE], []),
 }
+N, FAILED = 160, 19
+PAIR = {"source": "q", "output_1": "a", "output_2": "b"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -66,9 +68,6 @@ def test_one_raters_code_is_told_from_a_rating_that_few_give():
         table = rng.choice(6, size=(40, 12), p=[0.01, 0.09, 0.2, 0.3, 0.25, 0.15]).astype(float)
         sparse = {f"{k}": row for k, row in enumerate(table)} | {"judge": table.ravel()}
         assert failure_codes(sparse, {name: "judge" if name == "judge" else "people" for name in sparse}) == {}
-
-
-N, FAILED = 160, 19
 
 
 def replies(code, *, rater=None, n=N):
@@ -126,10 +125,8 @@ def test_a_code_among_peoples_ratings_is_asked_about_before_a_judge_is(tmp_path,
 @pytest.mark.parametrize("code", CODED)
 def test_what_is_missing_is_counted_and_tested_and_no_score(tmp_path, code):
     rows, right = replies(CODED[code]), replies(None)
-    audits = [
-        package.audit(rows, scores_field="mine", missing=[CODED[code]]),
-        package.audit(right, scores_field="mine"),
-    ]
+    coded, plain = ((rows, {"missing": [CODED[code]]}), (right, {}))
+    audits = [package.audit(some, scores_field="mine", **how) for some, how in (coded, plain)]
     for audit in audits:
         assert (audit.missing.missing, audit.missing.n) == (FAILED, N)
         assert audit.missing.dependence["length"].p_adjusted < 1e-6
@@ -201,45 +198,33 @@ def test_numbers_that_are_written_as_texts_are_numbers(tmp_path):
     assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["rating_1"] == "3"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "expected"),
-    [
-        ("a.csv", 'output;rating_1;rating_2;mine\na;"2,5";3;ja\nb;1;4;Nein\n', [(2.5, 3, 1), (1, 4, 0)]),
-        ("a.csv", "output,rating_1,rating_2,mine\ra,2,3,oui\rb,1,4,non\r", [(2, 3, 1), (1, 4, 0)]),
-        ("a.csv", 'output,ratings,mine\na,"[2, None]",1\nb,"[nan, np.float64(4.0)]",0\n', [(2, None, 1), (None, 4, 0)]),
-        (
-            "a.csv",
-            "output,rating_1,rating_2,mine\na,\u22122,+1,TRUE\nb,1,\u22121,0\nc,2,0,false\n",
-            [(-2, 1, 1), (1, -1, 0), (2, 0, 0)],
-        ),
-        ("a.csv", 'output,ratings,mine\na,"(2, 3)",1\n', DataError),
-        ("a.csv", "output,ratings,mine\na,\"{'a': 1, 'a': 2}\",1\n", DataError),
-        ("a.csv", "output,ratings,mine\na,\"[__import__('os').getcwd()]\",1\n", DataError),
-    ],
-)
-def test_tables_of_spreadsheets_and_of_pandas_are_read_as_they_are(tmp_path, name, content, expected):
-    (tmp_path / name).write_text(content, newline="")
+@pytest.mark.parametrize(("content", "expected"), [
+    ('output;rating_1;rating_2;mine\na;"2,5";3;ja\nb;1;4;Nein\n', [(2.5, 3, 1), (1, 4, 0)]),
+    ("output,rating_1,rating_2,mine\ra,2,3,oui\rb,1,4,non\r", [(2, 3, 1), (1, 4, 0)]),
+    ('output,ratings,mine\na,"[2, None]",1\nb,"[nan, np.float64(4.0)]",0\n', [(2, None, 1), (None, 4, 0)]),
+    ("output,rating_1,rating_2,mine\na,\u22122,+1,TRUE\nb,1,\u22121,0\nc,2,0,false\n",
+     [(-2, 1, 1), (1, -1, 0), (2, 0, 0)]),
+    ('output,ratings,mine\na,"(2, 3)",1\n', DataError),
+    ("output,ratings,mine\na,\"{'a': 1, 'a': 2}\",1\n", DataError),
+    ("output,ratings,mine\na,\"[__import__('os').getcwd()]\",1\n", DataError),
+])  # fmt: skip
+def test_tables_of_spreadsheets_and_of_pandas_are_read_as_they_are(tmp_path, content, expected):
+    (file := tmp_path / "a.csv").write_text(content, newline="")
     if expected is DataError:
         with pytest.raises(DataError, match=r"a\.csv:2: 'ratings'"):
-            read(tmp_path / name, numbers=["mine"])
+            read(file, numbers=["mine"])
         return
-    items = read(tmp_path / name, numbers=["mine"])
+    items = read(file, numbers=["mine"])
     found = [(*(None if one != one else one for one in item.ratings), item.mine) for item in items]
     assert found == expected
 
 
-PAIR = {"source": "q", "output_1": "a", "output_2": "b"}
-
-
-@pytest.mark.parametrize(
-    ("given", "labels", "choices"),
-    [
-        ([0, 1, 2], ("0", "2", "1"), [0, -1, 1]),
-        ([1, 1.5, 2.0], ("1", "2", "1.5"), [0, -1, 1]),
-        ([1.75, 1.0, 2, 1.5], ("1", "2"), [0.75, 0, 1, 0.5]),  # AlpacaEval's 1 + P(second)
-        ([1.75, 1.0, 2, 1.5, None], ("2", "1"), [0.25, 1, 0, 0.5, None]),
-    ],
-)
+@pytest.mark.parametrize(("given", "labels", "choices"), [
+    ([0, 1, 2], ("0", "2", "1"), [0, -1, 1]),
+    ([1, 1.5, 2.0], ("1", "2", "1.5"), [0, -1, 1]),
+    ([1.75, 1.0, 2, 1.5], ("1", "2"), [0.75, 0, 1, 0.5]),  # AlpacaEval's 1 + P(second)
+    ([1.75, 1.0, 2, 1.5, None], ("2", "1"), [0.25, 1, 0, 0.5, None]),
+])  # fmt: skip
 def test_numeric_choices_and_probabilities_of_the_second_output(given, labels, choices):
     items = read([PAIR | {"verdict": one} for one in given], choices={"verdict": labels})
     assert [item.verdict for item in items] == choices
@@ -260,9 +245,8 @@ def test_a_failed_comparison_is_no_choice():
 
 
 def test_responses_as_harnesses_log_them_are_texts():
-    rows = [
-        {"doc": {"question": f"q {k}?"}, "resps": [[f"a {k}"]], "human": k % 5, "judge_score": k % 4} for k in range(20)
-    ]
+    rows = [{"doc": {"question": f"q {k}?"}, "resps": [[f"a {k}"]], "human": k % 5} for k in range(20)]
+    rows = [row | {"judge_score": k % 4} for k, row in enumerate(rows)]
     options = recognised_columns(table_of(rows)).options()
     assert options["mapping"] == {"source": "doc.question", "output": "resps", "score": "human"}
     items = read(rows, mapping=options["mapping"])

@@ -14,6 +14,7 @@ import pandas
 import pytest
 from commands import as_jsonl
 from hypothesis import strategies as st
+from refusals import refusals
 
 import evalbias
 from evalbias import data
@@ -103,21 +104,18 @@ def test_a_cell_holds_what_its_column_says(tmp_path):
     assert data.read(path)[0].better == 2  # which means nothing beside one output
 
 
-@pytest.mark.parametrize(
-    ("ending", "text"),
-    [
-        ("csv", "source;output;score, in points;judge\nq;a, b;2;2,9\n"),  # a comma in the name of a column
-        ("csv", '"sep=;"\r\nsource;output;judge\r\nq;a, b;2,9\r\n'),  # as Excel names it
-        ("csv", "source\toutput\tjudge\nq\ta, b\t2.9\n"),
-        ("tsv", "source;output;judge\nq;a, b;2,9\n"),
-        ("tsv", "source\toutput\tjudge\tmean, by people; rounded, twice\nq\ta, b\t2.9\t3\n"),
-        ("csv", 'source,output,judge,,\nq,"a, b",2.9,,\n'),  # columns without a name
-        ("csv", ',source,output,judge\n0,q,"a, b",2.9\n'),
-        ("csv", ',source,output,judge\n,,,\n,,,\n0,q,"a, b",2.9\n'),  # blank rows
-        ("csv", '"Round 2, by Anna",,\n,,\nsource,output,judge\nq,"a, b",2.9\n'),  # a note above the header
-        ("csv", ',,By models\nsource,output,judge\nq,"a, b",2.9\n'),  # names of groups of columns
-    ],
-)
+@pytest.mark.parametrize(("ending", "text"), [
+    ("csv", "source;output;score, in points;judge\nq;a, b;2;2,9\n"),  # a comma in the name of a column
+    ("csv", '"sep=;"\r\nsource;output;judge\r\nq;a, b;2,9\r\n'),  # as Excel names it
+    ("csv", "source\toutput\tjudge\nq\ta, b\t2.9\n"),
+    ("tsv", "source;output;judge\nq;a, b;2,9\n"),
+    ("tsv", "source\toutput\tjudge\tmean, by people; rounded, twice\nq\ta, b\t2.9\t3\n"),
+    ("csv", 'source,output,judge,,\nq,"a, b",2.9,,\n'),  # columns without a name
+    ("csv", ',source,output,judge\n0,q,"a, b",2.9\n'),
+    ("csv", ',source,output,judge\n,,,\n,,,\n0,q,"a, b",2.9\n'),  # blank rows
+    ("csv", '"Round 2, by Anna",,\n,,\nsource,output,judge\nq,"a, b",2.9\n'),  # a note above the header
+    ("csv", ',,By models\nsource,output,judge\nq,"a, b",2.9\n'),  # names of groups of columns
+])  # fmt: skip
 def test_tables_as_spreadsheets_save_them(tmp_path, ending, text):
     path = tmp_path / f"a.{ending}"
     path.write_text(text)
@@ -188,20 +186,17 @@ def test_peoples_scores_are_no_judges_scores(tmp_path):
     assert [e.score for e in data.read(path, numbers=["score"])] == [4, 3]
 
 
-@pytest.mark.parametrize(
-    ("fields", "score", "single"),
-    [
-        ({"ratings": [4, None, 5]}, 4.5, [4, math.nan, 5]),
-        ({"ratings": [4, None, 5], "score": 4}, 4, [4, math.nan, 5]),
-        ({"rating_1": 4, "rating_2": None, "rating_3": 5}, 4.5, [4, math.nan, 5]),
-        ({"rating_10": 5, "rating_2": 4}, 4.5, [4, 5]),
-        ({"rating_1": None, "rating_2": None}, math.nan, [math.nan, math.nan]),
-        ({"ratings": "[4, null, 5]"}, 4.5, [4, math.nan, 5]),
-        ({"scores": {"wit": 3}, "ratings": {"wit": [2, 4]}}, 3, [2, 4]),
-        ({"scores": '{"wit": 3}'}, 3, []),
-        ({"scores.wit": 3, "ratings.wit": "[2, 4]", "scores.tact": None}, 3, [2, 4]),
-    ],
-)
+@pytest.mark.parametrize(("fields", "score", "single"), [
+    ({"ratings": [4, None, 5]}, 4.5, [4, math.nan, 5]),
+    ({"ratings": [4, None, 5], "score": 4}, 4, [4, math.nan, 5]),
+    ({"rating_1": 4, "rating_2": None, "rating_3": 5}, 4.5, [4, math.nan, 5]),
+    ({"rating_10": 5, "rating_2": 4}, 4.5, [4, 5]),
+    ({"rating_1": None, "rating_2": None}, math.nan, [math.nan, math.nan]),
+    ({"ratings": "[4, null, 5]"}, 4.5, [4, math.nan, 5]),
+    ({"scores": {"wit": 3}, "ratings": {"wit": [2, 4]}}, 3, [2, 4]),
+    ({"scores": '{"wit": 3}'}, 3, []),
+    ({"scores.wit": 3, "ratings.wit": "[2, 4]", "scores.tact": None}, 3, [2, 4]),
+])  # fmt: skip
 def test_scores_and_ratings(tmp_path, fields, score, single):
     cells = {k: json.dumps(v) if isinstance(v, list | dict) else v for k, v in fields.items()}
     table = as_csv(tmp_path / "a.csv", [{"source": "s", "output": "o", **cells}])
@@ -255,20 +250,17 @@ def pair_rows(*values, name="better"):
     return [{"source": "q", "output_1": "a", "output_2": "b", name: value} for value in values]
 
 
-@pytest.mark.parametrize(
-    ("values", "labels", "choices"),
-    [
-        (["A", "b", "tie", "Tie", None], (), [0, 1, -1, -1, None]),
-        ([0, 1, -1, None], (), [0, 1, -1, None]),
-        ([1, 2, "tie", None], (1, 2, "tie"), [0, 1, -1, None]),
-        ([1, 2, "A", "B"], ("1", "2"), [0, 1, 0, 1]),  # a letter means the same beside other codes
-        ([True, False, None], ("true", "false"), [0, 1, None]),
-        (["A", "tie (inconsistent)", "Tie (both good)", "B"], (), [0, -1, -1, 1]),
-        ([1, "tie (inconsistent)", 2, "tie"], (1, 2), [0, -1, 1, -1]),
-        (["B", "A"], ("B", "A"), [0, 1]),
-        ([1, 0], (1, 0), [0, 1]),  # what is named is never guessed
-    ],
-)
+@pytest.mark.parametrize(("values", "labels", "choices"), [
+    (["A", "b", "tie", "Tie", None], (), [0, 1, -1, -1, None]),
+    ([0, 1, -1, None], (), [0, 1, -1, None]),
+    ([1, 2, "tie", None], (1, 2, "tie"), [0, 1, -1, None]),
+    ([1, 2, "A", "B"], ("1", "2"), [0, 1, 0, 1]),  # a letter means the same beside other codes
+    ([True, False, None], ("true", "false"), [0, 1, None]),
+    (["A", "tie (inconsistent)", "Tie (both good)", "B"], (), [0, -1, -1, 1]),
+    ([1, "tie (inconsistent)", 2, "tie"], (1, 2), [0, -1, 1, -1]),
+    (["B", "A"], ("B", "A"), [0, 1]),
+    ([1, 0], (1, 0), [0, 1]),  # what is named is never guessed
+])  # fmt: skip
 def test_choices_in_the_codes_of_a_file(tmp_path, values, labels, choices):
     rows = pair_rows(*values)
     for given in (rows, as_csv(tmp_path / "a.csv", rows), pandas.DataFrame(rows, dtype=object)):
@@ -358,18 +350,14 @@ def test_a_line_that_is_no_json_is_named(tmp_path, line):
         data.read(tmp_path / "items.jsonl")
 
 
-@pytest.mark.parametrize(
-    ("source", "options", "error"),
-    [
-        *((name, {}, ValueError) for name in ("items.txt", "a.xlsx", "nothing:a", "folder")),
-        ("jsonl:folder", {}, DataError),
-        ("none.csv", {}, FileNotFoundError),
-        ([{"output": "a"}, "x"], {}, DataError),
-        ([{"q": "s", "answer": 5}], {"mapping": {"output": "answer"}}, DataError),
-        *((name, {}, DataError) for name in ("none.parquet", "object.json", "torn.jsonl.gz")),
-    ],
-    ids=lambda given: given if isinstance(given, str) else "",
-)
+@pytest.mark.parametrize(("source", "options", "error"), [
+    *((name, {}, ValueError) for name in ("items.txt", "a.xlsx", "nothing:a", "folder")),
+    ("jsonl:folder", {}, DataError),
+    ("none.csv", {}, FileNotFoundError),
+    ([{"output": "a"}, "x"], {}, DataError),
+    ([{"q": "s", "answer": 5}], {"mapping": {"output": "answer"}}, DataError),
+    *((name, {}, DataError) for name in ("none.parquet", "object.json", "torn.jsonl.gz")),
+], ids=lambda given: given if isinstance(given, str) else "")  # fmt: skip
 def test_a_source_that_is_no_table_is_refused(tmp_path, monkeypatch, source, options, error, snapshot):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
@@ -413,10 +401,9 @@ def test_a_data_set_that_the_hub_cannot_be_asked_about_is_refused(monkeypatch, t
             data.read(f"hf:{name}:test")
 
 
-@pytest.mark.parametrize(
-    ("library", "source", "match"),
-    [("pyarrow", "a.parquet", r"pip install 'evalbias\[parquet\]'"), ("datasets", "hf:x/y", r"'evalbias\[hf\]'")],
-)
+@pytest.mark.parametrize(("library", "source", "match"), [
+    ("pyarrow", "a.parquet", r"pip install 'evalbias\[parquet\]'"), ("datasets", "hf:x/y", r"'evalbias\[hf\]'")
+])  # fmt: skip
 def test_a_missing_library_is_named(tmp_path, monkeypatch, library, source, match):
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.chdir(tmp_path)
@@ -572,20 +559,16 @@ def test_a_file_of_verdicts_and_labels_needs_no_texts_and_no_mapping(tmp_path):
 LABELED = {"verdict": 1, "label": 1}
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "match"),
-    [
-        ([LABELED], {}, "'output'"),
-        ([{**LABELED, "answer": "Four."}], {"numbers": ["verdict"]}, "'answer' looks like 'output'"),
-        ([{**LABELED, "answer_a": "Four.", "answer_b": "Five."}], {"numbers": ["verdict"]}, "'answer_a' .* 'output_1'"),
-        ([LABELED], {"numbers": ["verdcit"]}, "'verdcit'.*'verdict'"),
-        ([LABELED], {"choices": {"verdict": ()}}, "'output_1'"),
-        ([{"verdict": 1, "output": "Four."}, {"verdict": 1}], {"numbers": ["verdict"]}, "'output' is missing"),
-    ],
+test_texts_are_still_asked_for_where_they_are_read_or_seem_to_be_there = refusals(
+    lambda rows, options: data.read(rows, **options),
+    ([LABELED], {}, "'output'"),
+    ([{**LABELED, "answer": "Four."}], {"numbers": ["verdict"]}, "'answer' looks like 'output'"),
+    ([{**LABELED, "answer_a": "Four.", "answer_b": "Five."}], {"numbers": ["verdict"]}, "'answer_a' .* 'output_1'"),
+    ([LABELED], {"numbers": ["verdcit"]}, "'verdcit'.*'verdict'"),
+    ([LABELED], {"choices": {"verdict": ()}}, "'output_1'"),
+    ([{"verdict": 1, "output": "Four."}, {"verdict": 1}], {"numbers": ["verdict"]}, "'output' is missing"),
+    error=DataError,
 )
-def test_texts_are_still_asked_for_where_they_are_read_or_seem_to_be_there(rows, options, match):
-    with pytest.raises(DataError, match=match):
-        data.read(rows, **options)
 
 
 def test_choices_of_several_people(tmp_path):

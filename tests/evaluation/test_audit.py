@@ -14,6 +14,7 @@ import pytest
 from commands import printed
 from fakes import Comparer, FormulaLM, items, numbers
 from planted import compared, rated_once, scored
+from refusals import refusals
 
 import evalbias
 from evalbias.evaluation.answers import instruction_place_for, recorded_scores, resolve
@@ -28,6 +29,7 @@ from evalbias.programs.judges import LOW_COVERAGE
 from evalbias.report.page import in_terminal
 
 QUALITY, POLITE = evalbias.Criterion("quality", "is it good?"), evalbias.Criterion("polite", "is it polite?")
+OF_EACH = {"scores_field": "{criterion}/mine"}
 
 
 def first_places(n, *, first):
@@ -91,33 +93,27 @@ def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said(sn
         assert not coverage_warning({"": [coverage], "tone": []})
 
 
-RATED = [
-    {"id": i, "source": f"s{i}", "output": "o" * (i + 1), "mine": i % 5, "scores": {"wit": i % 4}} for i in range(9)
-]
+RATED = [{"id": i, "source": f"s{i}", "output": "o" * (i + 1), "scores": {"wit": i % 4}} for i in range(9)]
+RATED = [row | {"mine": row["id"] % 5} for row in RATED]
 WIT, MINE, LM = evalbias.Criterion("wit", "is it witty?"), {"scores_field": "mine"}, {"lm": FormulaLM()}
 UNRATED = "rated on 'Wit'; the items are rated on 'wit'"
 OURS = [evalbias.PointwiseJudge(WIT), evalbias.PairwiseJudge(WIT)]
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "match"),
-    [
-        (RATED, {}, "Name one judge"),
-        (RATED, {"winner_field": "winner", **MINE}, "Name one judge"),
-        ([{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}], MINE, "several criteria, a, b"),
-        *((RATED, {**MINE, "criterion": one}, UNRATED) for one in ("Wit", "Wit: is it?", replace(WIT, name="Wit"))),
-        (RATED, {"judge": lambda item: item.mine, "criterion": "Wit"}, UNRATED),
-        *((RATED, {"judge": one, **LM, "criterion": "tone: is it?"}, "`criterion` tone: .* wit") for one in OURS),
-        *((RATED, {"judge": one, **LM, "scale": (0, 100)}, "`scale` 0-100: .* 1-5") for one in OURS),
-        (RATED, {"judge": OURS[0], **LM, "no_cue": True}, "^`no_cue`: this judge has its own prompts"),
-        (RATED, {"judge": OURS[0], **LM, "task": "Say it."}, "^`task` 'Say it.': this judge has its own task"),
-        ([{"output": "q=2 z=0", "question": "s"}], {"judge": OURS[0], **LM}, "'source'"),
-        ([{"source": "s", "outputs": ["q=2 z=0", "q=3 z=0"]}], {"judge": OURS[0], **LM}, "'output'"),
-    ],
+test_what_cannot_be_audited = refusals(
+    lambda rows, options: evalbias.audit(rows, **options),
+    (RATED, {}, "Name one judge"),
+    (RATED, {"winner_field": "winner", **MINE}, "Name one judge"),
+    ([{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}], MINE, "several criteria, a, b"),
+    *((RATED, {**MINE, "criterion": one}, UNRATED) for one in ("Wit", "Wit: is it?", replace(WIT, name="Wit"))),
+    (RATED, {"judge": lambda item: item.mine, "criterion": "Wit"}, UNRATED),
+    *((RATED, {"judge": one, **LM, "criterion": "tone: is it?"}, "`criterion` tone: .* wit") for one in OURS),
+    *((RATED, {"judge": one, **LM, "scale": (0, 100)}, "`scale` 0-100: .* 1-5") for one in OURS),
+    (RATED, {"judge": OURS[0], **LM, "no_cue": True}, "^`no_cue`: this judge has its own prompts"),
+    (RATED, {"judge": OURS[0], **LM, "task": "Say it."}, "^`task` 'Say it.': this judge has its own task"),
+    ([{"output": "q=2 z=0", "question": "s"}], {"judge": OURS[0], **LM}, "'source'"),
+    ([{"source": "s", "outputs": ["q=2 z=0", "q=3 z=0"]}], {"judge": OURS[0], **LM}, "'output'"),
 )
-def test_what_cannot_be_audited(rows, options, match):
-    with pytest.raises(ValueError, match=match):
-        evalbias.audit(rows, **options)
 
 
 def test_ratings_of_no_criterion_are_of_any():
@@ -416,9 +412,6 @@ def rated_on_two(n=80):
     return [{"id": f"i{i}", "output": "word " * int(words[i]), **rated[i], **answers[i]} for i in range(n)]
 
 
-OF_EACH = {"scores_field": "{criterion}/mine"}
-
-
 def test_an_audit_of_several_criteria_is_each_with_one_error_over_all():
     rows = rated_on_two()
     both = evalbias.audit(rows, **OF_EACH, criterion="all", scale=(1, 5))
@@ -459,18 +452,13 @@ def test_a_bias_at_the_edge_is_none_among_several_criteria():
         assert finding.p_adjusted == pytest.approx(min(1, criteria * p))
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "match"),
-    [
-        (rated_on_two(8), {"scores_field": "wit/mine"}, "one answer an item"),
-        (rated_on_two(8), {"judge": len}, "`judge` answers one question"),
-        (rated_on_two(8), {"scores_field": "{criterion}/his"}, "'wit/his'"),
-        ([{"output": "a", "score": 1, "mine": 1}], {"scores_field": "{criterion}"}, "people rated none by name"),
-        ([{"output": "a", "score": 1, "wit": 1, "tone": 1}], {**OF_EACH, "criterion": ["wit", "tone"]}, "'1' has one"),
-        (rated_on_two(8), {**OF_EACH, "criterion": ["wit", "wit"]}, "wit, wit"),
-        (rated_on_two(8), {**OF_EACH, "criterion": None}, "field of a criterion"),
-    ],
+test_criteria_that_cannot_be_told_apart_are_refused = refusals(
+    lambda rows, options: evalbias.audit(rows, **{"criterion": "all", **options}),
+    (rated_on_two(8), {"scores_field": "wit/mine"}, "one answer an item"),
+    (rated_on_two(8), {"judge": len}, "`judge` answers one question"),
+    (rated_on_two(8), {"scores_field": "{criterion}/his"}, "'wit/his'"),
+    ([{"output": "a", "score": 1, "mine": 1}], {"scores_field": "{criterion}"}, "people rated none by name"),
+    ([{"output": "a", "score": 1, "wit": 1, "tone": 1}], {**OF_EACH, "criterion": ["wit", "tone"]}, "'1' has one"),
+    (rated_on_two(8), {**OF_EACH, "criterion": ["wit", "wit"]}, "wit, wit"),
+    (rated_on_two(8), {**OF_EACH, "criterion": None}, "field of a criterion"),
 )
-def test_criteria_that_cannot_be_told_apart_are_refused(rows, options, match):
-    with pytest.raises(ValueError, match=match):
-        evalbias.audit(rows, **{"criterion": "all", **options})

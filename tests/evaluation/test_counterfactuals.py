@@ -7,6 +7,7 @@ from dataclasses import replace
 import dspy
 import numpy as np
 import pytest
+from refusals import refusals
 
 import evalbias
 from evalbias import data, recorded_scores, recorded_verdicts
@@ -139,20 +140,15 @@ BARE = [dspy.Example(id=row.id, output=row.output, mine=3) for row in ROWS]
 NOTHING = answered(ROWS, [None] * len(ROWS))
 
 
-@pytest.mark.parametrize(
-    ("judged", "match"),
-    [
-        (answered([dspy.Example(row) for row in items(5)], [1, 2, 3, 4, 5]), "id 'i0'"),
-        (answered(ROWS[1:3], [1, 2]), "No row is an original"),
-        (recorded_scores(BARE, "mine"), "has no input_id"),
-        (NOTHING, "answered no row"),
-        (replace(NOTHING, asked=replace(NOTHING.asked, coverage=np.zeros(1))), "hardly ever answers with a label"),
-        (recorded_scores([row.copy(mine=3) for row in ROWS], "mine"), "All scores are the same"),
-    ],
+test_what_is_no_file_of_probe_emit_is_refused = refusals(
+    lambda judged: read_probes(judged),
+    (answered([dspy.Example(row) for row in items(5)], [1, 2, 3, 4, 5]), "id 'i0'"),
+    (answered(ROWS[1:3], [1, 2]), "No row is an original"),
+    (recorded_scores(BARE, "mine"), "has no input_id"),
+    (NOTHING, "answered no row"),
+    (replace(NOTHING, asked=replace(NOTHING.asked, coverage=np.zeros(1))), "hardly ever answers with a label"),
+    (recorded_scores([row.copy(mine=3) for row in ROWS], "mine"), "All scores are the same"),
 )
-def test_what_is_no_file_of_probe_emit_is_refused(judged, match):
-    with pytest.raises(ValueError, match=match):
-        read_probes(judged)
 
 
 def test_pairs_count_wins_of_the_edited_candidate_in_both_orders(snapshot):

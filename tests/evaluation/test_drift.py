@@ -71,11 +71,8 @@ def test_a_new_bias_is_named_and_the_others_are_not(snapshot):
 def test_only_a_significant_gain_in_agreement_with_people_is_called_one(snapshot):
     rows, q, _ = texts(30)
     rng = np.random.default_rng(1)  # texts draws from seed 0
-    noisy, good, shifted = (
-        [row | {"judged": float(s)} for row, s in zip(rows, scores, strict=True)]
-        for scores in (rng.normal(size=60), q + 0.1 * rng.normal(size=60), q + 1)
-    )
-
+    scores = rng.normal(size=60), q + 0.1 * rng.normal(size=60), q + 1
+    noisy, good, shifted = (judged(rows, some, rng, noise=0.0) for some in scores)
     found = [drift(*judges, scores_field="judged") for judges in ((noisy, good), (good, noisy), (good, shifted))]
     assert [text for one in found for text in one.paragraphs if "agrees with people" in text] == snapshot
     more, _, alike = (one.comparisons["agreement"]["spearman"].difference for one in found)

@@ -26,6 +26,7 @@ from evalbias.optimizers.selection import CompileReport, Cost, Tried
 from evalbias.values import to_json
 
 NAN = math.nan
+NOISE = np.random.default_rng(0).normal(0, 0.5, 60)
 
 
 def estimate(**fields):
@@ -137,15 +138,12 @@ def test_a_comparison_by_hand():
     assert change.text() == "+0.50 -> +1.00"
 
 
-@pytest.mark.parametrize(
-    ("other", "match"),
-    [
-        ({"criterion": "d"}, "different items, criteria or biases"),
-        ({"provenance": {"reduction": "mean"}}, "different reductions of LS"),
-        ({"human": (1.0, 2.0, 3.0, 5.0)}, "different likelihoods, human scores or normalizations"),
-        ({"inputs": tuple("xyyz")}, "belong to different inputs"),
-    ],
-)
+@pytest.mark.parametrize(("other", "match"), [
+    ({"criterion": "d"}, "different items, criteria or biases"),
+    ({"provenance": {"reduction": "mean"}}, "different reductions of LS"),
+    ({"human": (1.0, 2.0, 3.0, 5.0)}, "different likelihoods, human scores or normalizations"),
+    ({"inputs": tuple("xyyz")}, "belong to different inputs"),
+])  # fmt: skip
 def test_what_cannot_be_compared(other, match):
     own = {"inputs": tuple("xxyz"), "provenance": {"reduction": "sum"}}
     judged = [scored([1.0, 2.0, 4.0, 3.0], **{**own, **more}) for more in ({}, other)]
@@ -203,10 +201,8 @@ def test_intervals_and_tests_follow_the_inputs(drawn):
         assert one[name].units == 20
         change = compare_judges(one, two, n_resamples=300, seed=0)[name]
         draws = measures.Draws(resamples=0, swaps=300)
-        p_values = [
-            number.estimator(second, *number.columns, before=first, clusters=c, draws=draws).p_value
-            for c in (inputs, None)
-        ]
+        tested = partial(number.estimator, second, *number.columns, before=first, draws=draws)
+        p_values = [tested(clusters=clusters).p_value for clusters in (inputs, None)]
         assert [change.p_value, change.p_itemwise] == p_values
         assert p_values[0] != p_values[1]
         assert change.difference.units == 20
@@ -228,8 +224,6 @@ def test_items_with_inputs_of_their_own_or_one_for_all_are_resampled_one_by_one(
 
 
 # When a judge is worse, and whether a command writes what it compiled.
-
-NOISE = np.random.default_rng(0).normal(0, 0.5, 60)
 
 
 def change(before, after, *, null):

@@ -32,12 +32,12 @@ def test_it_fits_and_names_every_bias(before, biased):
 
 
 RNG = np.random.default_rng(0)
-GOOD, PAIRS = scored(RNG, 300, raters=3), compared(RNG, 300, raters=3)
+GOOD, PAIRS = scored(RNG, 160, raters=3), compared(RNG, 160, raters=3)
 
 NEXT_STEPS = [(without(GOOD, RATINGS, HUMAN_SCORES), "probe emit")]
-NEXT_STEPS += [(replace(GOOD, answers=RNG.integers(1, 6, 300).astype(float)), "align")]
+NEXT_STEPS += [(replace(GOOD, answers=RNG.integers(1, 6, 160).astype(float)), "align")]
 NEXT_STEPS += [(replace(judged, asked=Asking(compilable=True)), "align") for judged in (GOOD, PAIRS)]
-NEXT_STEPS += [(GOOD, "drift"), (with_effect(0.6, n=300), "correct")]
+NEXT_STEPS += [(GOOD, "drift"), (with_effect(0.6, n=160), "correct")]
 
 
 @pytest.mark.parametrize(("judged", "command"), NEXT_STEPS)
@@ -46,12 +46,12 @@ def test_the_next_step_follows_from_what_was_found(judged, command):
     assert audited.next_step.command == command, [audited.first_screen, audited.next_step]
 
 
-ONCE = scored(RNG, 300, raters=1), compared(RNG, 300, raters=1)
+ONCE = scored(RNG, 160, raters=1), compared(RNG, 160, raters=1)
 PASS = {HUMAN_SCORES: (GOOD.covariates[HUMAN_SCORES] > 3).astype(float)}
 PASSED = replace(GOOD, answers=(GOOD.answers > 3).astype(float), covariates=without(GOOD, RATINGS).covariates | PASS)
 
 
-@pytest.mark.parametrize("judged", [with_effect(0.6, n=300, ratings=1), *ONCE, PASSED])
+@pytest.mark.parametrize("judged", [with_effect(0.6, n=160, ratings=1), *ONCE, PASSED])
 def test_with_one_rating_an_item_the_way_out_is_said_with_its_command(judged):
     found = audit_answers(judged)
     step = found.next_step

@@ -106,10 +106,8 @@ QUALITY_MAY_EXPLAIN = {  # better texts are longer and likelier, and in one orde
 def kinds():
     rng = np.random.default_rng(0)
     scores, both = scored(rng, 60, raters=3), compared(rng, 60, raters=3)
-    scores, one = (
-        having(scores, **{EXPECTED: scores.covariates[HUMAN_SCORES]}),
-        replace(both, answers=both.answers[:, :1]),
-    )
+    scores = having(scores, **{EXPECTED: scores.covariates[HUMAN_SCORES]})
+    one = replace(both, answers=both.answers[:, :1])
     choices = having(one, **{BETTER: (both.covariates[RATINGS].mean(axis=1) < 0).astype(float)})
     return {"scores": scores, "both orders": both, "one order": one, "choices": choices}
 
@@ -140,14 +138,9 @@ def test_what_a_bias_needs():
     agreement, corrected, absent = PeopleAgreement(), CorrectedEstimates(), SelfPreference(own="absent")
     long, long_pairs = by_hand(one, **{LENGTHS: one}), replace(pairs, covariates={LENGTHS: np.ones((20, 2))})
     rated, bare = by_hand(one, **{LENGTHS: one, HUMAN_SCORES: one}), replace(pairs, covariates={})
-    yes = [
-        (mine, judged),
-        (mine, turned),
-        (Verbosity(), rated),
-        (Verbosity(), long_pairs),
-        (Joint(own="mine"), unknown),
-    ]
-    yes += [(agreement, rated), (agreement, chosen), (corrected, partly(judged, 2)), (corrected, chosen)]
+    yes = [(mine, judged), (mine, turned), (Verbosity(), rated), (Verbosity(), long_pairs)]
+    yes += [(Joint(own="mine"), unknown), (agreement, rated), (agreement, chosen)]
+    yes += [(corrected, partly(judged, 2)), (corrected, chosen)]
     no = [(absent, judged), *((mine, replace(judged, writers=writers)) for writers in (["mine"] * 20, ()))]
     no += [(mine, unrated), (mine, first), (Verbosity(), long)]  # of the first, position explains its wins as well
     no += [(Joint(), unknown), (Joint(own="absent"), unknown), (Joint(), unrated)]  # one property

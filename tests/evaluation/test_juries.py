@@ -33,6 +33,7 @@ def test_one_judge_is_what_the_others_lack(worth, snapshot):
     assert errors.correlations[1, 2] == errors.correlations.max(where=~np.eye(4, dtype=bool), initial=-1) > 0.5
 
 
+@pytest.mark.slow
 def test_the_command_says_what_python_says(worth, tmp_path):
     result = answered(*COMMAND, "--judges", ",".join(JUDGES), "--cost", "large=10", cwd=tmp_path)
     assert result["schema"] == "evalbias.jury/1"

@@ -18,6 +18,7 @@ from evalbias.report.tables import self_bias_table
 from evalbias.runs import Journal
 
 NAN = math.nan
+OWN, EXPECTED = [[4, 3, 5], [5, 4, 5]], [[3, 3, 3], [3, NAN, 4]]
 
 
 class By:  # feedback that scores an output by a formula
@@ -216,9 +217,6 @@ def test_every_two_loops_are_compared_in_the_last_round_of_both_and_others_left_
     assert [(pair.first, pair.second) for pair in pairs] == [("a", "b"), ("a", "c"), ("b", "c")]
     assert compare_loops([names[0], scores("d", "pq", [[1, 2]], [[0, 0]], (4,))], n_resamples=10, seed=0) == []
     assert compare_loops(names[:1], n_resamples=10, seed=0) == []
-
-
-OWN, EXPECTED = [[4, 3, 5], [5, 4, 5]], [[3, 3, 3], [3, NAN, 4]]
 
 
 def values(measurement):

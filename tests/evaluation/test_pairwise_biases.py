@@ -51,10 +51,9 @@ class Model(Comparer):
 
 def test_a_judge_that_prefers_the_likelier_and_the_longer():
     rng = np.random.default_rng(0)
-    pairs = [
-        dspy.Example(source=str(k), candidates=[f"q={a:.3f} z={a:.3f}" + "x" * int(w), f"q={b:.3f} z={b:.3f}"])
-        for k, (a, b, w) in enumerate(zip(*rng.normal(size=(2, 60)), rng.integers(1, 9, 60), strict=True))
-    ]
+    drawn = zip(*rng.normal(size=(2, 60)), rng.integers(1, 9, 60), strict=True)
+    texts = [[f"q={a:.3f} z={a:.3f}" + "x" * int(w), f"q={b:.3f} z={b:.3f}"] for a, b, w in drawn]
+    pairs = [dspy.Example(source=str(k), candidates=candidates) for k, candidates in enumerate(texts)]
     found = measured(PairwiseJudge(C), pairs, lm=Comparer(), likelihood_lm=Model())
     assert found["likelihood"]["likelihood_correlation"].value == pytest.approx(1, abs=1e-6)
     assert 0.3 < found["verbosity"]["longer_rate"].value < 0.7
@@ -146,6 +145,7 @@ def searched():
     return searched_judge(PairwiseJudge(C), epochs=3)
 
 
+@pytest.mark.slow
 def test_four_rows_with_the_permutation_beside_the_search(searched):
     judge, compiled, test = searched
     rows = compare_with_baselines(judge, compiled, test, lm=Wording(first=6.5), limit=80, n_resamples=9999)
@@ -164,6 +164,7 @@ def test_four_rows_with_the_permutation_beside_the_search(searched):
     assert judge.debias is compiled.debias is None
 
 
+@pytest.mark.slow
 def test_items_that_nobody_rated_have_no_agreement_and_every_bias_that_applies_is_measured(searched, monkeypatch):
     judge, compiled, test = searched
     another = type("Copy", (type(BIASES["verbosity"]),), {"name": "another"})

@@ -1,6 +1,5 @@
 """Simulated judges: a planted bias is found, and an unbiased judge is flagged about as often as the level says."""
 
-import re
 from dataclasses import replace
 from functools import partial
 
@@ -33,7 +32,8 @@ def near_the_top(rng, n=400, *, share=0.5, own=0.0):
     return Judged(ids(n), "quality", scores, people, writers=np.where(mine, "mine", "other").tolist())
 
 
-QUICK = {
+QUICK = ("length, scored", "scale, few")
+CASES = {
     "own, the top, unbiased": (*MINE, near_the_top, 80, SELDOM),
     "own of twelve, the top, unbiased": (*MINE, partial(near_the_top, share=1 / 12), 80, SELDOM),
     "own, the top": (*MINE, partial(near_the_top, own=1.0), 20, OFTEN),
@@ -50,11 +50,11 @@ QUICK = {
     "scale, unbiased and noisy": (*SLOPE, partial(scored, n=568, error=1.0), 100, (0.0, 0.05)),
     "scale, long text": (*SLOPE, partial(scored, n=568, length=0.6), 20, (0.0, 0.0)),  # it is too steep
 }
-QUICK |= {
+CASES |= {
     f"{name} in one model, unbiased": (Joint(own="mine"), name, partial(scored, n=200), 60, (0.0, 0.1))
     for name in ("likelihood", "length", "own_system")
 }
-SLOW = {
+CASES |= {
     "length, unbiased, verdicts": (*LENGTH, partial(compared, n=300, verdicts=True), 150, SELDOM),
     "length, unbiased, one order": (*LENGTH, partial(compared, n=300, verdicts=True, orders=1), 150, SELDOM),
     "longer text is better": (Verbosity(), "longer_rate", partial(compared, n=300, verdicts=True), 20, (1.0, 1.0)),
@@ -63,21 +63,14 @@ SLOW = {
 }
 for draw in (scored, compared):  # a taste for length looks like one for likelihood, unless length is held fixed
     long = partial(entangled, draw=draw, length=0.5)
-    SLOW |= {
+    CASES |= {
         f"{draw.__name__}, alone": (Likelihood(), "likelihood_effect", long, 20, OFTEN),
         f"{draw.__name__}, held fixed": (Joint(), "likelihood", long, 100, SELDOM),
         f"{draw.__name__}, remains": (Joint(), "length", long, 20, OFTEN),
     }
 
 
-SLOW |= {
-    name: QUICK.pop(name)
-    for name in [*QUICK]
-    if re.search("failures|^own|length, (by choices|compared)$|(length|likelihood) in one model|scale, .*noisy", name)
-}
-
-
-@pytest.mark.parametrize("case", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.slow] * (one not in QUICK)) for one in CASES])
 def test_a_planted_bias_is_found_and_an_unbiased_judge_seldom_flagged(case):
-    bias, name, draw, sets, (least, most) = (QUICK | SLOW)[case]
+    bias, name, draw, sets, (least, most) = CASES[case]
     assert least <= flagged(bias, name, draw, sets=sets) <= most

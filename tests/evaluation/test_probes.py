@@ -250,10 +250,9 @@ def test_what_has_no_order_is_not_measured_with_the_reason(snapshot):
     assert order_of(audited(Reader(lean=1.0), only="order")).status == "biased"
 
 
-@pytest.mark.parametrize(
-    ("probes", "name"),
-    [(["colour"], "colour"), (["order: x"], "order: x"), (["none", "order"], "none"), (["order", "order"], "order")],
-)
+@pytest.mark.parametrize(("probes", "name"), [
+    (["colour"], "colour"), (["order: x"], "order: x"), (["none", "order"], "none"), (["order", "order"], "order")
+])  # fmt: skip
 def test_probes_that_are_none_are_refused(probes, name):
     with pytest.raises(ValueError, match=f"'{name}'"):
         audited(Reader(), probes=probes)

@@ -25,25 +25,20 @@ def summeval(recorded):
     return recorded("summeval_scores")
 
 
-EXPLAINED = [("gpt-4-0314", "coherence", "likelihood", 0.64, 0.86)]
-EXPLAINED += [("gpt-4-0314", "fluency", "likelihood", 0.81, 0.90)]
-EXPLAINED += [("gpt-4-0314", "relevance", "likelihood", 0.49, 0.79), ("gpt-4-0314", "coherence", "length", 0.04, 0.86)]
-EXPLAINED += [("gpt-3.5-turbo-0301", "fluency", "likelihood", np.nan, 0.90)]
-
-
-@pytest.mark.parametrize(("judge", "criterion", "feature", "least", "estimated"), EXPLAINED)
+@pytest.mark.parametrize(("judge", "criterion", "feature", "least", "estimated"), [
+    ("gpt-4-0314", "coherence", "likelihood", 0.64, 0.86),
+    ("gpt-4-0314", "fluency", "likelihood", 0.81, 0.90),
+    ("gpt-4-0314", "relevance", "likelihood", 0.49, 0.79),
+    ("gpt-4-0314", "coherence", "length", 0.04, 0.86),
+    ("gpt-3.5-turbo-0301", "fluency", "likelihood", np.nan, 0.90),
+])  # fmt: skip
 def test_how_much_of_experts_ratings_must_be_error_to_explain_a_recorded_judge(
     summeval, judge, criterion, feature, least, estimated
 ):
     scored = [row for row in summeval if row["judges"][judge][criterion] is not None]
-    features = {"likelihood": [row["likelihood"] for row in scored]}
-    features["length"] = np.log([len(row["output"]) for row in scored])
-    model = EqualQuality(
-        [row["judges"][judge][criterion] for row in scored],
-        [row["ratings"][criterion] for row in scored],
-        {feature: features[feature]},
-        clusters=[row["input_id"] for row in scored],
-    )
+    given = [row["judges"][judge][criterion] for row in scored], [row["ratings"][criterion] for row in scored]
+    values = [row["likelihood"] if feature == "likelihood" else np.log(len(row["output"])) for row in scored]
+    model = EqualQuality(*given, {feature: values}, clusters=[row["input_id"] for row in scored])
     assert model.holding(feature) == pytest.approx((least, least - least + 1.0), abs=0.006, nan_ok=True)
     assert model.effect(feature).reliability == pytest.approx(estimated, abs=0.006)
 
@@ -60,10 +55,9 @@ def test_a_verdict_says_on_which_reliability_it_rests():
     assert "raters" not in audit(rows, winner_field="w", swapped_field="v").verdict
 
 
-@pytest.mark.parametrize(
-    ("holds", "shares"),
-    [((0.411, 1.0), "42 % or more"), ((0.411, 0.958), "42 to 95 %"), ((0.798, 0.802), "80 to 80 %")],
-)
+@pytest.mark.parametrize(("holds", "shares"), [
+    ((0.411, 1.0), "42 % or more"), ((0.411, 0.958), "42 to 95 %"), ((0.798, 0.802), "80 to 80 %")
+])  # fmt: skip
 def test_conditions_name_the_shares_rounded_to_the_inside(holds, shares):
     e = Estimate("x", "x", value=1, low=0.5, high=1.5, n=9, undefined=0, reliability=0.8)
     said = f"holds if {shares} of the variance of the mean rating is quality, where 80 % is taken"
@@ -183,14 +177,11 @@ def rated(n=60, *, seed=0):
     return [row | {"rating_1": a, "rating_2": b} for row, (a, b) in zip(rows, ratings.tolist(), strict=True)], ratings
 
 
-@pytest.mark.parametrize(
-    ("third", "others"),
-    [
-        (lambda ratings: ratings[:, 0], "rating_1"),
-        (lambda ratings: ratings.mean(axis=1).round(2), "rating_1 and rating_2"),
-        (lambda ratings: ratings.sum(axis=1), "rating_1 and rating_2"),
-    ],
-)
+@pytest.mark.parametrize(("third", "others"), [
+    (lambda ratings: ratings[:, 0], "rating_1"),
+    (lambda ratings: ratings.mean(axis=1).round(2), "rating_1 and rating_2"),
+    (lambda ratings: ratings.sum(axis=1), "rating_1 and rating_2"),
+])  # fmt: skip
 def test_a_column_that_follows_from_others_is_named_and_is_no_rater(third, others):
     two, ratings = rated()
     three = [{**row, "rating_3": c} for row, c in zip(two, third(ratings).tolist(), strict=True)]
@@ -249,10 +240,8 @@ def test_ratings_of_a_third_person_who_decides_are_named_and_left_out():
     rng = np.random.default_rng(4)
     two = 3 + 0.6 * quality[:, None] + 0.4 * rng.normal(size=(400, 2))  # independent errors
     rows = judged_rows(adjudicated(ratings), length, mine=two[:, 0], other=two[:, 1])
-    found, alone = (
-        audit(rows, scores_field="mine"),
-        audit([{**row, "rating_3": None} for row in rows], scores_field="mine"),
-    )
+    two_alone = [{**row, "rating_3": None} for row in rows]
+    found, alone = (audit(some, scores_field="mine") for some in (rows, two_alone))
     assert found.judged.provenance["selected_ratings"] == ["rating_3"]
     assert "left out (rating_3)" in found.verdict
     assert "left out" not in alone.verdict
@@ -276,31 +265,25 @@ def test_the_errors_of_two_annotators_are_not_tested_by_a_third_who_decides():
     assert "three annotators" in found["dependence"].why_undefined
 
 
-@pytest.mark.parametrize(
-    ("missing", "left_out", "doubtful"),
-    [
-        (lambda r, rng: np.where(rng.random(r.shape) < 0.3, np.nan, r), [], False),
-        (lambda r, rng: adjudicated(r), [2], False),
-        (lambda r, rng: np.column_stack([adjudicated(r), adjudicated(r)[:, 2]]), [2, 3], False),
-        (lambda r, rng: rng.permuted(adjudicated(r), axis=1), [], True),  # nobody knows which one decided
-        (lambda r, rng: np.where([False, True] & (r[:, :1] > 2), np.nan, r[:, :2]), [], True),  # a check of low ones
-        (lambda r, rng: np.where([False, True] & (rng.random((len(r), 1)) < 0.5), np.nan, r[:, :2]), [], False),
-        (lambda r, rng: r[:, :1], [], False),
-        (lambda r, rng: in_teams(r + np.linspace(-1, 1, 4).repeat(100)[:, None]), [], False),  # each strict in its way
-        (lambda r, rng: np.full((len(r), 2), np.nan), [], False),
-    ],
-)
+@pytest.mark.parametrize(("missing", "left_out", "doubtful"), [
+    (lambda r, rng: np.where(rng.random(r.shape) < 0.3, np.nan, r), [], False),
+    (lambda r, rng: adjudicated(r), [2], False),
+    (lambda r, rng: np.column_stack([adjudicated(r), adjudicated(r)[:, 2]]), [2, 3], False),
+    (lambda r, rng: rng.permuted(adjudicated(r), axis=1), [], True),  # nobody knows which one decided
+    (lambda r, rng: np.where([False, True] & (r[:, :1] > 2), np.nan, r[:, :2]), [], True),  # a check of low ones
+    (lambda r, rng: np.where([False, True] & (rng.random((len(r), 1)) < 0.5), np.nan, r[:, :2]), [], False),
+    (lambda r, rng: r[:, :1], [], False),
+    (lambda r, rng: in_teams(r + np.linspace(-1, 1, 4).repeat(100)[:, None]), [], False),  # each strict in its way
+    (lambda r, rng: np.full((len(r), 2), np.nan), [], False),
+])  # fmt: skip
 def test_ratings_that_were_given_for_what_others_say(missing, left_out, doubtful):
     assert selected_columns(missing(people()[2], np.random.default_rng(0))) == (left_out, doubtful)
 
 
-@pytest.mark.parametrize(
-    ("rater", "unrated", "words", "told"),
-    [
-        (0, [1], "rated depends on what its ratings say", True),  # a second rating of low ones alone
-        (2, [0, 1], "rated outputs score 1.* deviations lower than the others", False),  # of those that score low
-    ],
-)
+@pytest.mark.parametrize(("rater", "unrated", "words", "told"), [
+    (0, [1], "rated depends on what its ratings say", True),  # a second rating of low ones alone
+    (2, [0, 1], "rated outputs score 1.* deviations lower than the others", False),  # of those that score low
+])  # fmt: skip
 def test_ratings_that_are_asked_for_by_what_is_said_are_warned_of(rater, unrated, words, told):
     _, length, ratings = people()
     mine, high = ratings[:, 2].copy(), ratings[:, rater] > 2

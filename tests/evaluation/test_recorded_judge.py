@@ -4,10 +4,13 @@ import dspy
 import numpy as np
 import pytest
 from dspy.utils import DummyLM
+from refusals import refusals
 
 from evalbias import Criterion, PointwiseJudge, audit, judge_metric, recorded_scores, recorded_verdicts
 from evalbias.evaluation import BIASES, compare_judges, function_scores, measure
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+
+ONE = [dspy.Example(source="ab", output="cde")]
 
 
 def pair(**fields):
@@ -77,10 +80,9 @@ def test_the_judges_own_answers_are_not_taken_for_peoples():
     assert BETTER not in recorded_verdicts(pairs, "swapped", swapped="preference").covariates
 
 
-@pytest.mark.parametrize(
-    ("winner", "swapped", "slip"),
-    [("better", None, "'better'"), ("winner", "better", "'better'"), ("winner", "winner", "'winner' .* both orders")],
-)
+@pytest.mark.parametrize(("winner", "swapped", "slip"), [
+    ("better", None, "'better'"), ("winner", "better", "'better'"), ("winner", "winner", "'winner' .* both orders")
+])  # fmt: skip
 def test_one_field_for_two_is_a_slip_and_neither_agreement_nor_fairness(winner, swapped, slip):
     pairs = [dspy.Example(outputs=["a", "b"], winner=k % 2, better=k % 2) for k in range(4)]
     with pytest.raises(ValueError, match=slip):
@@ -179,9 +181,6 @@ class OutputOnly(dspy.Module):
         return len(output)
 
 
-ONE = [dspy.Example(source="ab", output="cde")]
-
-
 @pytest.mark.parametrize("judge", [dspy.Predict(QA), dspy.ChainOfThought(QA), Asks()])
 def test_a_module_with_other_inputs_is_refused_before_it_is_called(judge):
     lm = DummyLM([{"reasoning": "r", "score": "3"}] * 2)
@@ -264,36 +263,31 @@ GOOD, TRUE = [{"id": "a", "mine": 1}, {"id": "b", "mine": "good"}], "the judge r
 WRAP = ".* cannot be called with one item: wrap it in a function"
 
 
-@pytest.mark.parametrize(
-    ("read", "items", "how", "match"),
-    [
-        (recorded_scores, GOOD, "mine", "'mine' of the item 'b' is 'good'"),
-        (recorded_scores, GOOD, "mien", "'mien'.* Did you mean 'mine'"),
-        (recorded_scores, [], "mine", "There are no items"),
-        (recorded_scores, counted(mine=1e-300, score=1), "mine", "The judge's scores 'mine' are at most 3e-300 in"),
-        (recorded_scores, counted(mine=1, score=1e-300), "mine", "People's scores on 'quality' are at most 3e-300 in"),
-        (recorded_scores, counted(mine=1, ratings=[1e-12] * 2), "mine", "People's ratings on 'quality' are at most 3e"),
-        (recorded_verdicts, [pair(w=0), pair(w=2)], "w", "'w' of the item '1' is 2: give 0 or 'A' for the first"),
-        (recorded_verdicts, [pair(w=0, better="C")], "w", "'better' of the item '0' is 'C'"),
-        (recorded_verdicts, [pair(w=0, preference="gpt-5")], "w", "The label 'preference' of the item '0' is 'gpt-5'"),
-        (recorded_verdicts, [{"outputs": ["one"], "w": 0}], "w", "'0' does not have two candidates"),
-        (function_scores, ONE, lambda e: e["missing"], "answered no item: on the item '0' it raised KeyError"),
-        (function_scores, ONE, lambda e: "good", "on the item '0' it raised ValueError: the judge returned 'good'"),
-        (function_scores, ONE, lambda e: 1e308, r"the judge returned 1e\+308: return a number of at most 1e\+30, or"),
-        (function_scores, ONE, lambda e: True, TRUE),
-        (function_scores, ONE, lambda e: dspy.Prediction(score=True), TRUE),
-        (function_scores, ONE, lambda e: None, "it returned None or NaN every time"),
-        (function_scores, ONE, lambda e: dspy.Prediction(rating=3), "'rating', of which 'score' is read"),
-        (function_scores, [pair()], lambda e: dspy.Prediction(best=0), "'best', of which 'winner' or 'preference' is"),
-        (function_scores, ONE, lambda source, output: 1, rf"\(source, output\){WRAP}"),
-        (function_scores, ONE, of_gepa, rf"of_gepa\(gold, pred, trace{WRAP}"),
-        (function_scores, [pair()], metric, r"`lambda item: judge\(item\.source, item\.candidates\)`"),
-        (function_scores, ONE, dspy.Predict("source -> score: float"), "takes 'source', but an audit passes 'source'"),
-        (function_scores, [pair()], dspy.Predict("source, output -> winner"), "'output', but an audit .* 'candidates'"),
-        (function_scores, ONE, Rules, r"The judge Rules is a class: pass an instance, such as Rules\(\)"),
-        (function_scores, [pair()], OfPairs(), r"first=item\.candidates\[0\], second=item\.candidates\[1\]\)"),
-    ],
+test_what_cannot_be_read_or_asked = refusals(
+    lambda read, items, how: read([dspy.Example(one) for one in items], how),
+    (recorded_scores, GOOD, "mine", "'mine' of the item 'b' is 'good'"),
+    (recorded_scores, GOOD, "mien", "'mien'.* Did you mean 'mine'"),
+    (recorded_scores, [], "mine", "There are no items"),
+    (recorded_scores, counted(mine=1e-300, score=1), "mine", "The judge's scores 'mine' are at most 3e-300 in"),
+    (recorded_scores, counted(mine=1, score=1e-300), "mine", "People's scores on 'quality' are at most 3e-300 in"),
+    (recorded_scores, counted(mine=1, ratings=[1e-12] * 2), "mine", "People's ratings on 'quality' are at most 3e"),
+    (recorded_verdicts, [pair(w=0), pair(w=2)], "w", "'w' of the item '1' is 2: give 0 or 'A' for the first"),
+    (recorded_verdicts, [pair(w=0, better="C")], "w", "'better' of the item '0' is 'C'"),
+    (recorded_verdicts, [pair(w=0, preference="gpt-5")], "w", "The label 'preference' of the item '0' is 'gpt-5'"),
+    (recorded_verdicts, [{"outputs": ["one"], "w": 0}], "w", "'0' does not have two candidates"),
+    (function_scores, ONE, lambda e: e["missing"], "answered no item: on the item '0' it raised KeyError"),
+    (function_scores, ONE, lambda e: "good", "on the item '0' it raised ValueError: the judge returned 'good'"),
+    (function_scores, ONE, lambda e: 1e308, r"the judge returned 1e\+308: return a number of at most 1e\+30, or"),
+    (function_scores, ONE, lambda e: True, TRUE),
+    (function_scores, ONE, lambda e: dspy.Prediction(score=True), TRUE),
+    (function_scores, ONE, lambda e: None, "it returned None or NaN every time"),
+    (function_scores, ONE, lambda e: dspy.Prediction(rating=3), "'rating', of which 'score' is read"),
+    (function_scores, [pair()], lambda e: dspy.Prediction(best=0), "'best', of which 'winner' or 'preference' is"),
+    (function_scores, ONE, lambda source, output: 1, rf"\(source, output\){WRAP}"),
+    (function_scores, ONE, of_gepa, rf"of_gepa\(gold, pred, trace{WRAP}"),
+    (function_scores, [pair()], metric, r"`lambda item: judge\(item\.source, item\.candidates\)`"),
+    (function_scores, ONE, dspy.Predict("source -> score: float"), "takes 'source', but an audit passes 'source'"),
+    (function_scores, [pair()], dspy.Predict("source, output -> winner"), "'output', but an audit .* 'candidates'"),
+    (function_scores, ONE, Rules, r"The judge Rules is a class: pass an instance, such as Rules\(\)"),
+    (function_scores, [pair()], OfPairs(), r"first=item\.candidates\[0\], second=item\.candidates\[1\]\)"),
 )
-def test_what_cannot_be_read_or_asked(read, items, how, match):
-    with pytest.raises(ValueError, match=match):
-        read([dspy.Example(one) for one in items], how)

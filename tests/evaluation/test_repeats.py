@@ -4,6 +4,7 @@ import dspy
 import numpy as np
 import pytest
 from commands import answered, as_jsonl, evalbias, refused
+from refusals import refusals
 from texts import writer
 
 from evalbias import Criterion, PointwiseJudge, Sampling, audit, data
@@ -81,16 +82,15 @@ def test_what_cannot_be_told_is_said_with_the_reason(snapshot):
     assert list(unrated["repeats"]) == ["test_retest", "noise_share", "flip_rate", "noise_sd", "samples_needed"]
 
 
-ODD = [({"mine": 3}, {}, "row 1: 'mine' is 3"), ({"mine": "good"}, {}, "'mine' is 'good'")]
-ODD += [({"mine": [4, "x"]}, {}, "'mine' is 'x'")]
-ODD += [({"mine": [4, 9]}, {"scale": (1, 5)}, "is 9, outside the scale from 1 to 5"), ({"yours": [4, 9]}, {}, "'mine'")]
-ODD += [({"mine": [4], "scores": {"a": 1}}, {"scores_field": "mine"}, "Name one judge")]
-
-
-@pytest.mark.parametrize(("row", "options", "told"), ODD)
-def test_odd_samples_are_refused_by_item_and_remedy(row, options, told):
-    with pytest.raises(ValueError, match=told):
-        audit([{"output": "a", **row}], samples_field="mine", **options)
+test_odd_samples_are_refused_by_item_and_remedy = refusals(
+    lambda row, options: audit([{"output": "a", **row}], samples_field="mine", **options),
+    ({"mine": 3}, {}, "row 1: 'mine' is 3"),
+    ({"mine": "good"}, {}, "'mine' is 'good'"),
+    ({"mine": [4, "x"]}, {}, "'mine' is 'x'"),
+    ({"mine": [4, 9]}, {"scale": (1, 5)}, "is 9, outside the scale from 1 to 5"),
+    ({"yours": [4, 9]}, {}, "'mine'"),
+    ({"mine": [4], "scores": {"a": 1}}, {"scores_field": "mine"}, "Name one judge"),
+)
 
 
 def test_samples_are_read_from_columns_and_from_json_in_a_cell(tmp_path):

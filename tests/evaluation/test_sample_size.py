@@ -168,9 +168,8 @@ def test_inputs_exchange_their_losses_and_items_of_an_input_do():
 
 @pytest.mark.slow
 def test_an_audit_has_a_finding_of_missing_judgments():
-    items, _, absent = rows(
-        lost=lambda quality, length, rng: rng.random(len(quality)) < 1 / (1 + np.exp(2 + 1.5 * quality))
-    )
+    lost = lambda quality, _, rng: rng.random(len(quality)) < 1 / (1 + np.exp(2 + 1.5 * quality))  # noqa: E731
+    items, _, absent = rows(lost=lost)
     found = audit(items, scores_field="mine", scale=(1, 5))
     lost = found.missing
     assert (lost.n, lost.missing) == (300, absent.sum())

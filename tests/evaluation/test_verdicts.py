@@ -152,10 +152,9 @@ def test_groups_show_the_rates_and_two_judges_are_compared():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("judge", "tpr", "tnr"),
-    [("GPT-4", 0.947, 0.829), ("Gemma-2B", 0.919, 0.461), ("Llama-70B", 0.991, 0.689), ("Contains", 0.785, 0.992)],
-)
+@pytest.mark.parametrize(("judge", "tpr", "tnr"), [
+    ("GPT-4", 0.947, 0.829), ("Gemma-2B", 0.919, 0.461), ("Llama-70B", 0.991, 0.689), ("Contains", 0.785, 0.992)
+])  # fmt: skip
 def test_judges_of_right_answers(recorded, judge, tpr, tnr):
     known = ("id", "input_id")
     answers = recorded("triviaqa_verdicts")

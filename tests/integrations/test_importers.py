@@ -139,9 +139,8 @@ def test_langfuse(tmp_path):
     from langfuse.api.scores.types.score_v3 import ScoreV3_Boolean, ScoreV3_Categorical, ScoreV3_Numeric
 
     times = {"timestamp": NOW, "created_at": NOW, "updated_at": NOW, "environment": "default"}
-    asked = ObservationV2(
-        id="o1", trace_id="t1", start_time=NOW, project_id="p", type="GENERATION", input="2 + 2?", output="Four."
-    )
+    given = {"id": "o1", "trace_id": "t1", "start_time": NOW, "project_id": "p", "type": "GENERATION"}
+    asked = ObservationV2(**given, input="2 + 2?", output="Four.")
     old = [
         Score_Numeric(id="1", trace_id="t1", name="tone", source="ANNOTATION", value=4, author_user_id="ann", **times),
         Score_Numeric(id="2", trace_id="t1", name="tone", source="ANNOTATION", value=2, author_user_id="ben", **times),
@@ -168,15 +167,10 @@ def test_opentelemetry(tmp_path):
     sdk = pytest.importorskip("opentelemetry.sdk.trace")
     spans = []
     provider = sdk.TracerProvider()
-    provider.add_span_processor(
-        SimpleNamespace(
-            on_start=lambda *_, **__: None, on_end=spans.append, _on_ending=lambda _: None, shutdown=lambda: None
-        )
-    )
-    said = [
-        json.dumps([{"role": r, "parts": [{"type": "text", "content": t}]}])
-        for r, t in (("user", "2 + 2?"), ("assistant", "Four."))
-    ]
+    ending = {"on_end": spans.append, "_on_ending": lambda _: None, "shutdown": lambda: None}
+    provider.add_span_processor(SimpleNamespace(on_start=lambda *_, **__: None, **ending))
+    parts = {"user": [{"type": "text", "content": "2 + 2?"}], "assistant": [{"type": "text", "content": "Four."}]}
+    said = [json.dumps([{"role": role, "parts": some}]) for role, some in parts.items()]
     texts = dict(zip(("gen_ai.input.messages", "gen_ai.output.messages"), said, strict=True))
     with provider.get_tracer("t").start_as_current_span(
         "chat", attributes={**texts, "gen_ai.request.model": "m-1"}
@@ -190,8 +184,7 @@ def test_opentelemetry(tmp_path):
     from google.protobuf.json_format import MessageToJson
 
     for kept in (False, True):
-        (path := tmp_path / "otlp.json").write_text(
-            MessageToJson(encoder.encode_spans(spans), preserving_proto_field_name=kept)
-        )
+        text = MessageToJson(encoder.encode_spans(spans), preserving_proto_field_name=kept)
+        (path := tmp_path / "otlp.json").write_text(text)
         (same,) = read("otel", path)
         assert same.toDict() == {**item.toDict(), "id": same.id}

@@ -155,9 +155,8 @@ def test_alignment_compiles_as_the_optimizer_itself_does(experiment, judge, lm):
     assert [demo.output for demo in aligned.program.predict.demos] == [d.output for d in direct.predict.demos]
     assert given.program.predict.demos == []
     assert aligned.name == "quality"
-    assert aligned(trace=found[0]).value == pytest.approx(
-        aligned(inputs=rows[0].source, outputs=rows[0].output).value, abs=1e-4
-    )
+    expected = aligned(inputs=rows[0].source, outputs=rows[0].output).value
+    assert aligned(trace=found[0]).value == pytest.approx(expected, abs=1e-4)
 
 
 def made(instructions="Does {{ outputs }} say what is in {{ inputs }}?", kind=Literal[1, 2, 3, 4, 5], name="quality"):

@@ -57,9 +57,8 @@ def llama_2():
     tokens = ["<unk>", "<s>", "</s>", *BYTES]
     trained.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=500, special_tokens=tokens))
     tokenizer = _without_added(trained)
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(parts)
     tokenizer.add_special_tokens(special("<unk>", "<s>", "</s>"))
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}

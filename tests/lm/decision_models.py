@@ -17,9 +17,8 @@ from evalbias.programs import Criterion
 
 LEVELS = ("hard to follow", "partly clear", "clear")
 COHERENCE = Criterion("coherence", "is the summary coherent?", (1, 3), levels=LEVELS)
-TEXTS = [
-    f"{a} {b}" for a in ("the cat", "a mat", "council met", "Monday", "he said") for b in ("sat", "on", "was good")
-]
+SUBJECTS = ("the cat", "a mat", "council met", "Monday", "he said")
+TEXTS = [f"{a} {b}" for a in SUBJECTS for b in ("sat", "on", "was good")]
 ITEMS = [dspy.Example(id=text, source="A council met.", output=text) for text in TEXTS]
 Coherent = Score["bad", "fair", "good"]
 Kind = Choice[("news", "of a paper"), ("chat", None)]

@@ -103,9 +103,8 @@ class FakeServer:
         if self.kind == "chat":
             return None
         if "messages" in body:  # DSPy's own engine
-            text = self.loaded.tokenizer.apply_chat_template(
-                body["messages"], tokenize=False, continue_final_message=body["continue_final_message"]
-            )
+            how = {"tokenize": False, "continue_final_message": body["continue_final_message"]}
+            text = self.loaded.tokenizer.apply_chat_template(body["messages"], **how)
         else:
             text = body["content" if self.kind == "llama.cpp" else "prompt"]
         return {"tokens": self.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]}
@@ -147,9 +146,8 @@ class FakeServer:
             entries = [{str(i): {"logprob": v, "rank": 1}} for i, v in zip(ids[1:start], scores, strict=True)]
             choice["prompt_logprobs"] = [None, *entries]
         if self.kind == "vllm" and "logprob_token_ids" in body:
-            logprobs = {
-                "top_logprobs": [{f"token_id:{t}": float(values[start - 1, t]) for t in body["logprob_token_ids"]}]
-            }
+            tops = {f"token_id:{t}": float(values[start - 1, t]) for t in body["logprob_token_ids"]}
+            logprobs = {"top_logprobs": [tops]}
         elif body.get("logprobs") is not None:
             places = range(start, len(ids))
             tops = [values[p - 1].topk(min(body["logprobs"], values.shape[1])) for p in places]

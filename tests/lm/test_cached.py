@@ -18,6 +18,7 @@ from evalbias.runs import Journal
 from evalbias.values import digest
 
 CHOICES = ("1", "2")
+PAIRS = [([{"role": "user", "content": "c"}], f"q=1 z={k}") for k in range(3)]
 
 
 def prompt(number):
@@ -114,10 +115,8 @@ def many(count):
 
 def test_prompts_that_begin_alike_are_in_one_chunk(tmp_path):
     texts = [f"text {n}: {wording} q=1 z=0" for wording in "abc" for n in range(4)]
-    lm = Batched()
-    CachedLM(lm, tmp_path / "j", chunk=6).answer(
-        [Choices([{"role": "user", "content": t}], CHOICES) for t in texts], {}
-    )
+    lm, questions = Batched(), [Choices([{"role": "user", "content": text}], CHOICES) for text in texts]
+    CachedLM(lm, tmp_path / "j", chunk=6).answer(questions, {})
     assert lm.sent == [sorted(texts)[:6], sorted(texts)[6:]]
 
 
@@ -216,9 +215,6 @@ def store(tmp_path, monkeypatch):
     return tmp_path / "cache" / "likelihoods"
 
 
-PAIRS = [([{"role": "user", "content": "c"}], f"q=1 z={k}") for k in range(3)]
-
-
 def measured(lm, file=None):
     """Likelihoods of three texts and one judgment, and what the model itself was asked."""
     cached = CachedLM(lm, file)
@@ -307,9 +303,8 @@ def test_without_a_home_the_folder_is_asked_for(monkeypatch):
     def home():
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.delenv("EVALBIAS_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.delenv("EVALBIAS_KEEP", raising=False)
+    for name in ("EVALBIAS_CACHE", "XDG_CACHE_HOME", "EVALBIAS_KEEP"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pathlib.Path.home", home)
     with pytest.raises(ValueError, match=r"home directory\. Set EVALBIAS_CACHE to the folder"):
         CachedLM(Local())
@@ -335,11 +330,11 @@ def test_a_store_that_others_write_costs_a_run_no_more_than_what_is_shared(store
             assert measured(Local(), tmp_path / "answers.jsonl")[1] == asked
 
 
-@pytest.mark.parametrize(
-    "record",
-    ["7", '"a"', "[1]", "{}", "[" * 100_000, '{"per_token": ']
-    + [f'{{"per_token": {value}}}' for value in ("3", "[]", "[null]", "[[-1.0]]")],
-)
+NO_RECORDS = ["7", '"a"', "[1]", "{}", "[" * 100_000, '{"per_token": ']
+NO_RECORDS += [f'{{"per_token": {value}}}' for value in ("3", "[]", "[null]", "[[-1.0]]")]
+
+
+@pytest.mark.parametrize("record", NO_RECORDS)
 def test_a_record_that_is_no_likelihood_is_measured_anew(store, record):
     first, _ = measured(Local())
     (file,) = store.glob("*.sqlite")

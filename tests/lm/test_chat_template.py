@@ -5,6 +5,7 @@ import sys
 import chat_models
 import pytest
 from models import load
+from refusals import refusals
 
 from evalbias import LocalLM
 from evalbias.cli.models import open_lm
@@ -68,18 +69,13 @@ def test_the_options_are_part_of_a_models_name_and_state(tmp_path):
     assert open_lm(folder, options).model == dated.model
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "match"),
-    [
-        ("m", "enable_thinking=true", "is not valid JSON"),
-        ("m", "[1]", "in place of a JSON object"),
-        ("embedded", '{"enable_thinking": true}', "embedded has no chat template"),
-        ("dspy:openai/gpt", '{"enable_thinking": true}', "dspy:openai/gpt has no chat template"),
-    ],
+test_bad_options_on_the_command_line = refusals(
+    lambda name, text: open_lm(name, MeasuringModels(template_options=text)),
+    ("m", "enable_thinking=true", "is not valid JSON"),
+    ("m", "[1]", "in place of a JSON object"),
+    ("embedded", '{"enable_thinking": true}', "embedded has no chat template"),
+    ("dspy:openai/gpt", '{"enable_thinking": true}', "dspy:openai/gpt has no chat template"),
 )
-def test_bad_options_on_the_command_line(name, text, match):
-    with pytest.raises(ValueError, match=match):
-        open_lm(name, MeasuringModels(template_options=text))
 
 
 @pytest.mark.parametrize("beginning", ["It is", "It is ", "  It is\n", " ", "", "\n\nScore: "])
@@ -124,20 +120,17 @@ LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% end
 SQUARES = "{% set n = namespace(x=10) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}{{ n.x % 7 }}"
 
 
-@pytest.mark.parametrize(
-    ("template", "match"),
-    [
-        (LOOP, "template of .* takes more than 100,000 steps: use another model"),
-        ("{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}", "more than 100,000"),
-        ("{{ lipsum(n=99999) }}", "takes more than 100,000 steps"),
-        (SQUARES, r"rejects messages .*\* of a number above 1,000,000"),
-        ("{{ 9 ** (9 ** 9) }}", r"rejects messages .*\*\* of a number above 1,000,000"),
-        ("{{ 'x' * 10000000000 }}", r"rejects messages .*\* of a number above 1,000,000"),
-        ("{{ messages + 5 }}", "rejects messages .*TypeError.*Use other roles, or another model"),
-        ("{% if %}", "template of .* cannot be read .TemplateSyntaxError.*: use another model"),
-        ("{{ " + "(" * 9000 + "1" + ")" * 9000 + " }}", "template of .* cannot be read .RecursionError"),
-    ],
-)
+@pytest.mark.parametrize(("template", "match"), [
+    (LOOP, "template of .* takes more than 100,000 steps: use another model"),
+    ("{% macro f(n) %}{% if n %}{{ f(n-1) }}{{ f(n-1) }}{% endif %}{% endmacro %}{{ f(60) }}", "more than 100,000"),
+    ("{{ lipsum(n=99999) }}", "takes more than 100,000 steps"),
+    (SQUARES, r"rejects messages .*\* of a number above 1,000,000"),
+    ("{{ 9 ** (9 ** 9) }}", r"rejects messages .*\*\* of a number above 1,000,000"),
+    ("{{ 'x' * 10000000000 }}", r"rejects messages .*\* of a number above 1,000,000"),
+    ("{{ messages + 5 }}", "rejects messages .*TypeError.*Use other roles, or another model"),
+    ("{% if %}", "template of .* cannot be read .TemplateSyntaxError.*: use another model"),
+    ("{{ " + "(" * 9000 + "1" + ")" * 9000 + " }}", "template of .* cannot be read .RecursionError"),
+])  # fmt: skip
 def test_a_template_that_runs_on_or_fails_is_refused(monkeypatch, template, match):
     monkeypatch.setattr(chat_template, "STEPS", 100_000)
     tokenizer, traced = chat_models.chatml(), sys.gettrace()

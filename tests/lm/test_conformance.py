@@ -16,6 +16,7 @@ ASKED = [Choices(prompt, CHOICES) for prompt in PROMPTS]
 LIKELY = [Likelihood(prompt, text) for prompt, text in zip(PROMPTS, (" the mat", " 日本", " 4"), strict=True)]
 TEXTS = [Text(prompt, 4, temperature=0.0) for prompt in PROMPTS]
 DRAWN = [Text(prompt, 4, temperature=1.0, seed=seed) for seed, prompt in enumerate(PROMPTS)]
+LIKELIHOODS = {"local", "cached", "cached, in memory", "server"}
 
 
 def through_dspy(lm):
@@ -45,9 +46,6 @@ def lm(kind, local, tmp_path_factory):
         return
     with served(local) as (server, _):
         yield server
-
-
-LIKELIHOODS = {"local", "cached", "cached, in memory", "server"}
 
 
 def totals(answers):

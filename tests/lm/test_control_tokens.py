@@ -18,6 +18,7 @@ from evalbias.programs.prompts import demonstration
 
 CRITERION = Criterion("quality", "is it good?")
 JUDGE = PointwiseJudge(CRITERION)
+NAMES = [*chat_models.MAKERS, "embedded"]
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +27,6 @@ def chats(tmp_path_factory):
     root = tmp_path_factory.mktemp("chats")
     made = {name: load(chat_models.save(make, root / name)) for name, make in chat_models.MAKERS.items()}
     return {**made, "embedded": embedded_judge_lm(device="cpu")}
-
-
-NAMES = [*chat_models.MAKERS, "embedded"]
 
 
 def tokens_asked(lm, ask):

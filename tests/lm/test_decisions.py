@@ -19,6 +19,8 @@ from evalbias.programs import Criterion
 Topic = Choice[("cat", "animals"), ("mat", "things"), ("no", None)]
 Good = Score["poor", "fair", "good"]
 Late = Noul[(True, "it is late")]
+TEXTS = [f"{a} {b}" for a in ("the cat", "a mat", "10 9", "yes") for b in ("sat", "is good", "was 3", "or no", "on B")]
+LONG = "the cat sat on the mat " * 60
 
 
 class Triage(dspy.Signature):
@@ -137,9 +139,6 @@ def test_a_decision_that_dspy_returned_is_a_demonstration():
     assert 'good: {"ask": "how good"}' in messages[0]["content"]
 
 
-TEXTS = [f"{a} {b}" for a in ("the cat", "a mat", "10 9", "yes") for b in ("sat", "is good", "was 3", "or no", "on B")]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["late", "topic"])
 def test_dspys_own_optimizer_anchors_measured_decisions(folders, name):
@@ -167,9 +166,6 @@ def test_dspys_own_optimizer_anchors_measured_decisions(folders, name):
         assert middle[0] < compiled.fields["late"]["threshold"] < middle[1]
     hits = [compiled(text=e.text)[name].value == e[name] for e in trainset]
     assert report["train_score"] == pytest.approx(np.mean(hits))
-
-
-LONG = "the cat sat on the mat " * 60
 
 
 def test_a_refused_item_is_one_failure_of_an_evaluation(lms, caplog, monkeypatch):

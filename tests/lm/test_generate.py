@@ -33,7 +33,8 @@ DRAWN += [({"top_k": 3, "top_p": 0.84}, [0, 0.5 / 0.8, 0, 0.3 / 0.8])]  # of .95
 
 @pytest.mark.parametrize(("options", "expected"), DRAWN)
 def test_shares_of_the_draws(options, expected):
-    assert drawn(SHARES.log(), **options) == pytest.approx(expected, abs=0.03)
+    n = 50 if 1 in expected else 4_000  # where all draws are alike, few say so
+    assert drawn(SHARES.log(), n, **options) == pytest.approx(expected, abs=0.03)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.3, 3.0, 1e4])

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="GGUF files t
 
 PAIRS = [("Judge the output on 2020  items:", " yes, a naïve café."), ("Source: the cat", " sat on 12 mats.")]
 CHAT = [{"role": "user", "content": "Score: 10 or 9?"}]
+NUMBER = b"\x04\x00\x00\x00"  # kind of a field, before its value
 
 
 @pytest.fixture(autouse=True)
@@ -107,13 +108,10 @@ def test_llama_3_takes_words_of_its_vocabulary_whole_and_starts_texts_with_a_tok
         assert load_tokenizer(str(path))("zqx").input_ids == [*first, vocabulary["zqx"]]
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"splitting": "of-tomorrow"}, "splits text by the rules 'of-tomorrow', which are not known"),
-        ({"extra": ["rope_freqs.weight"]}, r"scales its positions by rope_freqs\.weight"),
-    ],
-)
+@pytest.mark.parametrize(("options", "match"), [
+    ({"splitting": "of-tomorrow"}, "splits text by the rules 'of-tomorrow', which are not known"),
+    ({"extra": ["rope_freqs.weight"]}, r"scales its positions by rope_freqs\.weight"),
+])  # fmt: skip
 def test_what_would_be_read_wrongly_is_refused(folder, tmp_path, options, match):
     write(folder, tmp_path / "odd.gguf", **options)
     with pytest.raises(ValueError, match=rf"odd\.gguf {match}"):
@@ -140,18 +138,12 @@ def test_only_the_file_itself_is_read(folder, file, tmp_path):
     assert load_tokenizer(str(copied))("A Cat").input_ids == load_tokenizer(str(folder))("A Cat").input_ids
 
 
-NUMBER = b"\x04\x00\x00\x00"  # kind of a field, before its value
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "match"),
-    [
-        (b"llama.block_count" + NUMBER + b"\x02\x00", NUMBER + b"\x02\x07", "has weights of 2 layers"),
-        (b"llama.attention.head_count" + NUMBER + b"\x04", NUMBER + b"\x03", "cannot be read as"),
-        (b"llama.embedding_length" + NUMBER + b"\x20", NUMBER + b"\x40", "cannot be read as a model"),
-        (b"general.architecture\x08", b"\x09", "is not a whole GGUF file"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "match"), [
+    (b"llama.block_count" + NUMBER + b"\x02\x00", NUMBER + b"\x02\x07", "has weights of 2 layers"),
+    (b"llama.attention.head_count" + NUMBER + b"\x04", NUMBER + b"\x03", "cannot be read as"),
+    (b"llama.embedding_length" + NUMBER + b"\x20", NUMBER + b"\x40", "cannot be read as a model"),
+    (b"general.architecture\x08", b"\x09", "is not a whole GGUF file"),
+])  # fmt: skip
 def test_a_damaged_file_is_named(file, tmp_path, old, new, match):
     content = file.read_bytes()
     assert content.count(old) == 1

@@ -148,20 +148,17 @@ def test_a_prompt_over_the_context_is_never_truncated(lms):
         lms["gpt2"]("the cat " * 300)
 
 
-@pytest.mark.parametrize(
-    ("kind", "call", "match"),
-    [
-        ("llama", lambda lm: lm.loglikelihood([("a", "b"), ("a", "")]), "Continuation 1 is empty"),
-        ("gpt2", lambda lm: lm.loglikelihood([("", "cat")]), "Nothing precedes continuation 0"),
-        ("llama", lambda lm: lm.loglikelihood("ab"), r"Text 0 of the call is 'a': give a pair \(context, continuation"),
-        ("llama", lambda lm: lm.loglikelihood(["ab"]), "Text 0 of the call is 'ab'"),
-        ("llama", lambda lm: lm.loglikelihood([("a", "b"), ("a",)]), r"Text 1 of the call is \('a',\)"),
-        ("llama", lambda lm: lm.loglikelihood([("a", None)]), r"Text 0 of the call is \('a', None\)"),
-        ("llama", lambda lm: lm.loglikelihood([(CHAT[0], "b")]), "is the message .*: give a text or a list of"),
-        ("llama", lambda lm: lm.loglikelihood([([{"role": "user"}], "b")]), "Message 0 .* has the content None: give"),
-        ("llama", lambda lm: lm.loglikelihood([([{"content": "a"}], "b")]), "has the role None: use system, user or"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "call", "match"), [
+    ("llama", lambda lm: lm.loglikelihood([("a", "b"), ("a", "")]), "Continuation 1 is empty"),
+    ("gpt2", lambda lm: lm.loglikelihood([("", "cat")]), "Nothing precedes continuation 0"),
+    ("llama", lambda lm: lm.loglikelihood("ab"), r"Text 0 of the call is 'a': give a pair \(context, continuation"),
+    ("llama", lambda lm: lm.loglikelihood(["ab"]), "Text 0 of the call is 'ab'"),
+    ("llama", lambda lm: lm.loglikelihood([("a", "b"), ("a",)]), r"Text 1 of the call is \('a',\)"),
+    ("llama", lambda lm: lm.loglikelihood([("a", None)]), r"Text 0 of the call is \('a', None\)"),
+    ("llama", lambda lm: lm.loglikelihood([(CHAT[0], "b")]), "is the message .*: give a text or a list of"),
+    ("llama", lambda lm: lm.loglikelihood([([{"role": "user"}], "b")]), "Message 0 .* has the content None: give"),
+    ("llama", lambda lm: lm.loglikelihood([([{"content": "a"}], "b")]), "has the role None: use system, user or"),
+])  # fmt: skip
 def test_questions_that_cannot_be_asked(lms, kind, call, match):
     with pytest.raises(ValueError, match=match):
         call(lms[kind])

@@ -29,6 +29,7 @@ C = Criterion("quality", "is it good?", (1, 3))
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 OTHER = [{"role": "user", "content": "the mat"}]
 WAYS_OUT = r"LocalLM.*ServerLM.*logprobs.*scoring='sampled'.*--samples"
+LABELS = ["1", "2", "3"]
 
 
 def openai(address, **options):
@@ -133,12 +134,9 @@ def test_first_tokens_give_the_same_prediction_in_every_form_of_call():
 
 def test_a_model_without_probabilities_is_refused_with_both_ways_out():
     lm, engine = writer(lambda *_: {"1": 1.0})
-    judge, pairs = pointwise(lm), pairwise(lm)
-    for call in (
-        lambda: judge(source="s", output="o"),
-        lambda: judge.batch([dspy.Example(source="s", output="o")]),
-        lambda: asyncio.run(pairs.acall(source="s", candidates=["a", "b"])),
-    ):
+    judge, pairs, texts = pointwise(lm), pairwise(lm), {"source": "s", "output": "o"}
+    awaited = lambda: asyncio.run(pairs.acall(source="s", candidates=["a", "b"]))  # noqa: E731
+    for call in (lambda: judge(**texts), lambda: judge.batch([dspy.Example(texts)]), awaited):
         with pytest.raises(NoProbabilities, match=rf"its answers carry no log-probabilities\. Either.*{WAYS_OUT}"):
             call()
     assert engine.requests[0].config.logprobs == 20
@@ -302,18 +300,11 @@ READ = [
     (("A", "B", "Tie"), "Tie", ["tie", "It is a TIE."]),
     ("12345", "4", ["4", "Quality: 4", "4/5", "4 out of 5", "Rating (1-5): 4", "4 of 5"]),
     ("12345", "3", ["**Score: 3** (fluent)", "3 because it is fluent"]),
-    (
-        "12345",
-        "4",
-        ["It states 3 facts.\n\nScore: 4", "Not bad, 2 of 5 facts.\n**Final score: 4/5**", "Fine.\nI give it a 4."],
-    ),
-    ("12345", "4", ["4\n\nIt states 3 facts", "It has 1 error, and 3 facts.\n4"]),
+    ("12345", "4", ["It states 3 facts.\n\nScore: 4", "Not bad, 2 of 5 facts.\n**Final score: 4/5**"]),
+    ("12345", "4", ["Fine.\nI give it a 4.", "4\n\nIt states 3 facts", "It has 1 error, and 3 facts.\n4"]),
     ("12345", None, ["It states 3 facts.", "It has 2 errors.\nIt is", "It gets a 3.\nOr a 4.", "Score: 3\nScore: 4"]),
-    (
-        "12345",
-        "4",
-        ['{"reason": "It states 3 facts.", "score": 4}', '```json\n{"score": "4"}\n```', 'So:\n{"score": 4.0}'],
-    ),
+    ("12345", "4", ['{"reason": "It states 3 facts.", "score": 4}', '```json\n{"score": "4"}\n```']),
+    ("12345", "4", ['So:\n{"score": 4.0}']),
     ("12345", None, ['{"score": 4, "confidence": 5}', '{"score": 7}', '{"facts": 3']),
     (("A", "B", "Tie"), "Tie", ['{"winner": "tie"}']),
     ("AB", "B", ["Output A says more.\nA is fluent, too.\nAnswer: B"]),
@@ -373,24 +364,19 @@ def test_first_tokens_that_are_written_alike_are_added_and_sum_to_one_at_most():
         first_tokens([("1", -0.01), ("2", -0.01)])
 
 
-@pytest.mark.parametrize(
-    ("top", "choices", "row"),
-    [
-        ({"2": 0.9, "x": 0.0999, "y": 1e-5}, ["2", "3"], [0.9, 0.0]),
-        ({"2": 0.9, "x": 0.05, "y": 0.04}, ["2", "3"], None),
-        ({"1": 0.9, "2": 0.1}, ["1", "2", "10"], None),  # "10" may begin with "1"
-        ({"1": 0.9, "2": 0.05, "10": 0.05}, ["1", "2", "10"], [0.9, 0.05, 0.05]),
-        ({"x": 0.9, "y": 1e-9}, ["1", "2", "10"], None),  # no choice is reported
-    ],
-)
+@pytest.mark.parametrize(("top", "choices", "row"), [
+    ({"2": 0.9, "x": 0.0999, "y": 1e-5}, ["2", "3"], [0.9, 0.0]),
+    ({"2": 0.9, "x": 0.05, "y": 0.04}, ["2", "3"], None),
+    ({"1": 0.9, "2": 0.1}, ["1", "2", "10"], None),  # "10" may begin with "1"
+    ({"1": 0.9, "2": 0.05, "10": 0.05}, ["1", "2", "10"], [0.9, 0.05, 0.05]),
+    ({"x": 0.9, "y": 1e-9}, ["1", "2", "10"], None),  # no choice is reported
+])  # fmt: skip
 def test_unreported_choices_count_as_zero_only_if_negligible(top, choices, row):
     found = np.exp(first_token_row({token: math.log(p) for token, p in top.items()}, choices))
     np.testing.assert_allclose(found, [math.nan] * len(choices) if row is None else row)
 
 
 # A model behind a server, as DSPy's own engine reaches it.
-
-LABELS = ["1", "2", "3"]
 
 
 def hosted(address):

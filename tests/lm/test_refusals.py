@@ -66,14 +66,11 @@ REFUSED = "status 400, The input"
 DECLINED = {"message": {"content": None, "refusal": "I cannot."}, "logprobs": None, "finish_reason": "content_filter"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "answer", "words"),
-    [
-        *((kind, (400, TOO_LONG), REFUSED) for kind in ("vllm", "sglang", "llama.cpp", "chat")),
-        ("chat", (200, {"choices": [DECLINED]}), r".*no token probabilities .*\('I cannot.', 'content_filter'\)"),
-        ("chat", (200, {"choices": []}), r".*no token probabilities .*\(it is empty\)"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "answer", "words"), [
+    *((kind, (400, TOO_LONG), REFUSED) for kind in ("vllm", "sglang", "llama.cpp", "chat")),
+    ("chat", (200, {"choices": [DECLINED]}), r".*no token probabilities .*\('I cannot.', 'content_filter'\)"),
+    ("chat", (200, {"choices": []}), r".*no token probabilities .*\(it is empty\)"),
+])  # fmt: skip
 def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_twice(
     lms, tmp_path, kind, answer, words
 ):

@@ -1,7 +1,7 @@
 """``ServerLM``: how a server is found out and asked, and no answer lost when it fails."""
 
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import chat_models
 import numpy as np
@@ -130,14 +130,8 @@ def test_calls_are_large_enough_for_the_requests_in_flight(local):
 def test_no_more_requests_are_in_flight_than_allowed(local):
     with served(local, in_flight=3) as (lm, fake):
         fake.faults = lambda *_: fake.together(3)
-        threads = [
-            threading.Thread(target=lm.choice_logprobs, args=([f"the {w} {i}" for w in "abcd"], CHOICES))
-            for i in range(3)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(lambda i: lm.choice_logprobs([f"the {w} {i}" for w in "abcd"], CHOICES), range(3)))
     assert fake.most_in_flight == 3
 
 

@@ -10,18 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalbias.measures import agreement, forecasts
-from evalbias.measures.agreement import (
-    counted_kappa,
-    counted_pearson,
-    estimate_pearson,
-    estimate_spearman,
-    estimate_tied_accuracy,
-    kendall,
-    pairwise_accuracy,
-    pearson,
-    spearman,
-)
+from evalbias.measures import agreement, estimate_spearman, forecasts, kendall, pairwise_accuracy, pearson, spearman
+from evalbias.measures.agreement import counted_kappa, counted_pearson, estimate_pearson, estimate_tied_accuracy
 from evalbias.measures.forecasts import brier_scores, counted_calibration_error, estimate_calibration_error
 from evalbias.measures.likelihood import bias_score, rs_scores, unfairness_scores
 from evalbias.measures.resample import ALONE, Draws, estimate, estimate_coefficient, estimate_share, share_ends
@@ -109,9 +99,8 @@ def test_alpha_and_kappa_by_hand():
 
 
 def ceiling(ratings, **options):
-    return estimate_coefficient(
-        partial(agreement.counted_ceiling, **options), agreement.ceiling_columns(np.asarray(ratings, dtype=float))
-    )
+    columns = agreement.ceiling_columns(np.asarray(ratings, dtype=float))
+    return estimate_coefficient(partial(agreement.counted_ceiling, **options), columns)
 
 
 def rhos(ratings):
@@ -206,9 +195,8 @@ def test_an_error_as_large_as_chance_often_makes_it_may_be_0():
 
 def slow_tied_accuracy(x, y, clusters):
     """Deutsch et al. 2023, equation 4: try every difference of two scores as the threshold of a tie."""
-    pairs = [
-        p for p in itertools.combinations(range(len(x)), 2) if clusters is None or len({clusters[i] for i in p}) < 2
-    ]
+    pairs = itertools.combinations(range(len(x)), 2)
+    pairs = [p for p in pairs if clusters is None or len({clusters[i] for i in p}) < 2]
 
     def right(threshold):
         signs = [0 if abs(x[i] - x[j]) <= threshold + 1e-9 else np.sign(x[i] - x[j]) for i, j in pairs]
@@ -239,9 +227,8 @@ def test_the_accuracy_of_pairs_by_hand_and_its_interval():
     x, clusters = y + rng.normal(0, 20, 40), [i // 4 for i in range(40)]
     found = estimate_tied_accuracy([*x, math.nan], [*y, 1.0], clusters=[*clusters, 0])
     assert (found.n, found.undefined, found.units) == (40, 1, 10)
-    ordered = np.array(
-        [(np.diff(x[np.array(p)]) > 0)[0] for p in itertools.combinations(range(40), 2) if p[0] // 4 == p[1] // 4]
-    )
+    pairs = [p for p in itertools.combinations(range(40), 2) if p[0] // 4 == p[1] // 4]
+    ordered = np.diff(x[np.array(pairs)], axis=1)[:, 0] > 0
     shares = ordered.reshape(10, 6).mean(axis=1)  # no pair is tied by people, so none should be by the scores
     assert found.value == pytest.approx(shares.mean())
     variance = shares.var() / 9

@@ -149,15 +149,12 @@ UNTRANSLATED = MQMError("major", "the cat", "accuracy", "untranslated text")
 ADDED = [MQMError("major", "cat", "accuracy", "addition"), MQMError("minor", None, "style")]
 
 
-@pytest.mark.parametrize(
-    ("text", "errors"),
-    [
-        ("'the cat' is a major accuracy/untranslated text error", [UNTRANSLATED]),
-        ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"\nMinor: style', ADDED),
-        ("'it's' is a minor error", [MQMError("minor", "it's")]),
-        ("There is a critical non-translation error.", [MQMError("critical", None, "non-translation")]),
-    ],
-)
+@pytest.mark.parametrize(("text", "errors"), [
+    ("'the cat' is a major accuracy/untranslated text error", [UNTRANSLATED]),
+    ('Critical:\nno-error\nMajor:\naccuracy/addition - "cat"\nMinor: style', ADDED),
+    ("'it's' is a minor error", [MQMError("minor", "it's")]),
+    ("There is a critical non-translation error.", [MQMError("critical", None, "non-translation")]),
+])  # fmt: skip
 def test_spans_and_categories(text, errors):
     assert listed(text) == errors
 

@@ -8,23 +8,15 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import t
 
-from evalbias.measures import (
-    consistent_preferences,
-    decision_rates,
-    decision_shares,
-    estimate_fairness,
-    estimate_first_rate,
-    estimate_share,
-    longer_wins,
-    negative_entropies,
-    position_calibration,
-    win_shares,
-)
-from evalbias.measures.pairs import ONE_SIDED, counted_fairness, estimate_balanced_rate
+from evalbias.measures import decision_rates, decision_shares, negative_entropies, pairs, position_calibration
+from evalbias.measures.pairs import ONE_SIDED, counted_fairness, estimate_balanced_rate, estimate_fairness
 from evalbias.measures.position_calibration import batch_offsets, calibrate_comparisons, position_prior, rotations
+from evalbias.measures.resample import estimate_share
 
 NAN = math.nan
 ROWS = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5], [NAN, NAN]]
+both_orders = partial(pairs.estimate_first_rate, both_orders=True)
+BOTH = rotations(2, every=True)
 
 
 def fairness(rows):
@@ -55,7 +47,7 @@ def test_fairness_is_that_of_the_paper():
 
 
 def test_longer_wins_shares_and_entropies_by_hand():
-    wins = longer_wins([0.9, 0.2, 0.5, 0.7, NAN, 0.8], [9, 3, 5, 4, 9, 1], [1, 8, 1, 4, 1, 7])
+    wins = pairs.longer_wins([0.9, 0.2, 0.5, 0.7, NAN, 0.8], [9, 3, 5, 4, 9, 1], [1, 8, 1, 4, 1, 7])
     # the longer wins, wins, shares, (equal), (undefined), loses
     np.testing.assert_array_equal(wins, [1, 1, 0.5, NAN, NAN, 0])
     np.testing.assert_array_equal(decision_shares(ROWS), [[1, 0], [1, 0], [0, 1], [0.5, 0.5], [NAN, NAN]])
@@ -67,20 +59,20 @@ def test_consistent_preferences_by_hand():
     forward = [[0.9, 0.1], [0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [NAN, 0.1], [1.0, 0.0]]
     swapped = [[0.2, 0.8], [0.6, 0.4], [0.5, 0.5], [0.6, 0.4], [0.1, 0.9], [1.0, 0.0]]
     # kept, changed, undecided twice, undecided once, undefined, certain of the first position twice
-    np.testing.assert_array_equal(consistent_preferences(forward, swapped), [1, 0, 1, 0, NAN, 0])
+    np.testing.assert_array_equal(pairs.consistent_preferences(forward, swapped), [1, 0, 1, 0, NAN, 0])
     forward = [[0.6, 0.2, 0.2], [0.2, 0.2, 0.6], [0.4, 0.2, 0.4]]
     swapped = [[0.2, 0.6, 0.2], [0.6, 0.2, 0.2], [0.2, 0.4, 0.4]]
     # a tie has no position: kept, a tie that became a choice, the same candidate and the tie share both
-    assert consistent_preferences(forward, swapped, ties=True).tolist() == [1, 0, 1]
+    assert pairs.consistent_preferences(forward, swapped, ties=True).tolist() == [1, 0, 1]
     with pytest.raises(ValueError, match="give the same comparisons twice"):
-        consistent_preferences(forward, swapped[:2])
+        pairs.consistent_preferences(forward, swapped[:2])
     with pytest.raises(ValueError, match=r"\[inf, 0\.0\] are not a distribution"):  # not left out
-        consistent_preferences([[math.inf, 0.0]], [[0.0, 1.0]])
+        pairs.consistent_preferences([[math.inf, 0.0]], [[0.0, 1.0]])
 
 
 def test_ties_but_for_rounding_are_ties_and_nothing_defined_is_nan():
-    assert longer_wins([0.5 + 1e-15], [9], [1])[0] == 0.5
-    assert win_shares([0.1 + 0.2, 0.3], decided=True).tolist() == [0.5, 0.5]
+    assert pairs.longer_wins([0.5 + 1e-15], [9], [1])[0] == 0.5
+    assert pairs.win_shares([0.1 + 0.2, 0.3], decided=True).tolist() == [0.5, 0.5]
     assert decision_shares([[0.1 + 0.2 + 0.2, 0.5]]).tolist() == [[0.5, 0.5]]
     assert np.isnan(decision_rates([[NAN, NAN]])).all()
     assert math.isnan(fairness([[NAN, NAN]]))
@@ -96,9 +88,6 @@ BAD_INPUT += [([[1.5, -0.5]], "not a distribution")]
 def test_bad_input(measure, rows, match):
     with pytest.raises(ValueError, match=match):
         measure(rows)
-
-
-both_orders = partial(estimate_first_rate, both_orders=True)
 
 
 def of_pairs(first, second, n):
@@ -172,9 +161,9 @@ def test_the_distances_to_the_ends_of_both_classes_are_added_as_standard_errors_
 
 def test_the_correlation_of_the_means_by_hand():
     # (input, class, win) of four inputs and of four more that are like them; both classes win half of their pairs
-    pairs = [(0, 0, 1), (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 1), (2, 0, 0), (3, 1, 0), (3, 1, 1)]
-    pairs += [(number + 4, of_class, win) for number, of_class, win in pairs]
-    inputs, classes, wins = np.array(pairs, dtype=float).T
+    four = [(0, 0, 1), (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 1), (2, 0, 0), (3, 1, 0), (3, 1, 1)]
+    four += [(number + 4, of_class, win) for number, of_class, win in four]
+    inputs, classes, wins = np.array(four, dtype=float).T
     found = estimate_balanced_rate(wins, classes, clusters=inputs.tolist())
     # sums of win - 1/2 over the first four inputs: 1, -1/2, -1/2, 0 of one class, -1/2, 1/2, 0, 0 of the other
     r = (-1 / 2 - 1 / 4) / math.sqrt((1 + 1 / 4 + 1 / 4) * (1 / 4 + 1 / 4))
@@ -200,9 +189,6 @@ def test_the_interval_of_a_difference_is_paired():
     other = estimate_balanced_rate(1 - a, classes, before=a)
     assert other.value == pytest.approx(0.0)
     assert other.high > 2 * found.high
-
-
-BOTH = rotations(2, every=True)
 
 
 def test_comparisons_are_normalized_and_averaged_by_hand():
@@ -243,12 +229,12 @@ def test_decisions_wins_and_gaps_by_hand():
     rows = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [NAN, NAN, NAN], [0.7, 0.2, 0.1]])
     assert position_calibration.decisions(rows) == [1, None, None, 0]
     np.testing.assert_allclose(position_calibration.gaps(rows), [0.2, 0.0, NAN, 0.5])
-    np.testing.assert_array_equal(win_shares(rows, ties=False), rows)
+    np.testing.assert_array_equal(pairs.win_shares(rows, ties=False), rows)
     wins = [[0.35, 0.65], [0.5, 0.5], [NAN, NAN], [0.75, 0.25]]
-    np.testing.assert_allclose(win_shares(rows, ties=True), wins)
-    np.testing.assert_allclose(win_shares(rows[None], ties=True)[0], wins)
+    np.testing.assert_allclose(pairs.win_shares(rows, ties=True), wins)
+    np.testing.assert_allclose(pairs.win_shares(rows[None], ties=True)[0], wins)
     four = np.array([[0.0, 0.0, 0.0, 1.0], [0.6, 0.0, 0.1, 0.3]])
-    np.testing.assert_allclose(win_shares(four, ties=True), [[1 / 3, 1 / 3, 1 / 3], [0.7, 0.1, 0.2]])
+    np.testing.assert_allclose(pairs.win_shares(four, ties=True), [[1 / 3, 1 / 3, 1 / 3], [0.7, 0.1, 0.2]])
 
 
 def planted(prior, n, *, noise, ties=False, seed=0):
@@ -293,9 +279,8 @@ def test_a_planted_prior_is_recovered_and_removed(prior, ties):
     _, noisy = planted(prior, 300, noise=0.5, ties=ties)
     assert position_prior(noisy, orders) == pytest.approx(prior, abs=0.02)
     quality, exact = planted(prior, 30, noise=0.0, ties=ties)
-    offsets = position_calibration.PositionOffsets(
-        tuple(position_calibration.prior_offsets(position_prior(exact, orders), ties=ties))
-    )
+    known = position_calibration.prior_offsets(position_prior(exact, orders), ties=ties)
+    offsets = position_calibration.PositionOffsets(tuple(known))
     found = calibrate_comparisons(exact, orders, correction=offsets, min_coverage=0.0)
     _, fair = planted([1 / len(prior)] * len(prior), 30, noise=0.0, ties=ties)
     if not ties:

@@ -30,15 +30,12 @@ def test_by_hand():
         skewness([1, math.inf])
 
 
-@pytest.mark.parametrize(
-    ("x", "documents"),
-    [
-        ([3.0, 1.0, 2.0, 2.0, -1.0, 4.0, 0.0], [0, 1, 2, 3, 4, 5, 6]),
-        ([3.0, 1.0, 2.0, 2.0, -1.0, 4.0, 0.0], [0, 0, 1, 1, 1, 2, 3]),
-        # p is .625; a first step longer or shorter by 1 gives .375 or .94
-        ([1.3, -2.6, 0.1, 0.9, 0.1], [0, 1, 2, 3, 4]),
-    ],
-)
+@pytest.mark.parametrize(("x", "documents"), [
+    ([3.0, 1.0, 2.0, 2.0, -1.0, 4.0, 0.0], [0, 1, 2, 3, 4, 5, 6]),
+    ([3.0, 1.0, 2.0, 2.0, -1.0, 4.0, 0.0], [0, 0, 1, 1, 1, 2, 3]),
+    # p is .625; a first step longer or shorter by 1 gives .375 or .94
+    ([1.3, -2.6, 0.1, 0.9, 0.1], [0, 1, 2, 3, 4]),
+])  # fmt: skip
 def test_symmetry_is_tested_by_all_changes_of_sign(x, documents):
     x, codes = np.array(x), np.array(documents)
     found = symmetry_p(x, codes, draws=Draws(seed=0, resamples=20_000))

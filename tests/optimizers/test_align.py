@@ -64,10 +64,9 @@ def labeled(n, *, seed=0, raters=1):
     rng = np.random.default_rng(seed)
     quality = rng.normal(size=n)
     ratings = np.clip(np.round(3 + quality[:, None] + 0.5 * rng.normal(size=(n, raters))), 1, 5)
-    rows = [
-        {"output": f"text {i} worth {q:.4f}", "scores": {"merit": ratings[i].mean()}} for i, q in enumerate(quality)
-    ]
-    return [dspy.Example(id=str(i), source=f"s{i}", reason="it is thin", **row) for i, row in enumerate(rows)]
+    known = [{"id": f"{i}", "source": f"s{i}", "output": f"text {i} worth {q:.4f}"} for i, q in enumerate(quality)]
+    merits = ratings.mean(axis=1)
+    return [dspy.Example(**one, reason="it is thin", scores={"merit": merits[i]}) for i, one in enumerate(known)]
 
 
 def couples(n, *, seed=0):
@@ -129,6 +128,7 @@ def test_a_judge_that_all_labels_make_worse_than_the_halves_made_it_is_not_chose
     assert "is worse than the given judge (Pearson" in report.decision
 
 
+@pytest.mark.slow
 def test_the_numbers_of_few_labels_are_of_judges_that_did_not_see_the_item():
     lm = Prompted(lambda text: 1.0)
     shown = Align(k=(4,), budget=None, learning_curve=False)
@@ -331,6 +331,7 @@ def test_a_judge_without_an_agreement_is_refused_before_anything_is_tried(answer
     assert len(lm.questions) == 32
 
 
+@pytest.mark.slow
 def test_a_model_that_reflects_on_itself_is_warned_of_and_sees_the_judges_own_labels(caplog):
     reflecting = Reflecting()
     reflecting.model = Prompted.model

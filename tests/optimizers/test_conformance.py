@@ -59,9 +59,8 @@ CASES = {
     "ZEPO": Case(SEARCH, COMPARES, partial(Wording, 6.5), TRAIN, VAL),
     "ExternalFeedbackRefine": Case(REFINE, LOOP, WRITER, SOURCES[:18], SOURCES[18:]),
 }
-PARAMS = {
-    name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name != "ZEPO")) for name, case in CASES.items()
-}
+MARKS = {name: [pytest.mark.slow] * (name != "ZEPO") for name in CASES}
+PARAMS = {name: pytest.param(case, id=name, marks=MARKS[name]) for name, case in CASES.items()}
 every = pytest.mark.parametrize("case", PARAMS.values())
 judges_only = pytest.mark.parametrize("case", [p for name, p in PARAMS.items() if name != "ExternalFeedbackRefine"])
 
@@ -77,6 +76,7 @@ def state_of(program):
     return bare.dump_state()
 
 
+@pytest.mark.slow
 @every
 def test_the_same_seed_gives_the_same_program_and_report_and_leaves_the_student_as_it_is(case):
     student = case.student()
@@ -97,6 +97,7 @@ def test_another_seed_keeps_other_inputs_back(case):
     assert [(e.value, e.low) for e in first.values()] != [(e.value, e.low) for e in other.values()]
 
 
+@pytest.mark.slow
 @every
 def test_the_valset_only_reports_and_without_it_nothing_is_compared(case):
     reported, alone = case.usual().report, case.compiled(valset=False).report
@@ -131,6 +132,7 @@ def test_the_bare_method_chooses_nothing(case):
     assert report.chosen
 
 
+@pytest.mark.slow
 @every
 def test_a_judge_or_loop_inside_a_program_is_compiled_like_alone_and_its_callbacks_are_kept(case):
     class Pipeline(dspy.Module):

@@ -80,6 +80,7 @@ def test_both_features_leave_no_effect_of_either():
     assert max(abs(changes[f"{name}_effect"].after.value) for name in ("length", "likelihood")) < 0.06
 
 
+@pytest.mark.slow
 def test_every_score_of_the_front_is_corrected_by_fits_on_other_inputs():
     judged = without(scored(length=0.4), LIKELIHOODS)
     moved = replace(judged, answers=judged.answers.copy())
@@ -105,6 +106,7 @@ def test_leniency_is_subtracted_where_people_use_the_scale(snapshot):
     assert [learned.sentences[-1], fair.sentences[-1]] == snapshot
 
 
+@pytest.mark.slow
 def test_pairs_are_corrected_in_log_odds_averaged_over_both_orders():
     rng = np.random.default_rng(0)
     judged = without(compared(rng, 400, length=0.5, first=1.0), LIKELIHOODS)

@@ -171,7 +171,9 @@ def test_the_quality_of_loops_is_tested_by_swaps_and_adjusted_for_all_of_them():
     assert rule.estimates(half)["quality"].value == 3.5
 
 
-@pytest.mark.parametrize(("refined", "better"), [("bbbbbb", True), ("aaaabb", False)])
+@pytest.mark.parametrize(
+    ("refined", "better"), [("bbbbbb", True), pytest.param("aaaabb", False, marks=pytest.mark.slow)]
+)
 def test_a_loop_is_taken_only_if_its_quality_is_better_on_other_items(refined, better, tmp_path):
     n = 16
     own = ("aa", refined) * (n // 2)  # the refinement is longer, and worse in one case

@@ -16,6 +16,8 @@ from evalbias.optimizers.selection import Candidate, Cost, choose
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
+MITIGATION = LikelihoodMitigation((2,), likelihood_lm=FormulaLM())
+GIVEN = (0.5, 0.4, float("nan"), "", 0)
 
 
 class Table(Rule):  # a rule whose numbers are given: program -> (bias, performance, p, loss, undefined)
@@ -53,9 +55,6 @@ def chosen(rows, error=0.0, **more):
         return Judged(tuple("abcdefghi"), name, answers)
 
     return choose(given, others, [Table(rows, error), *more.values()], test=test, spent=Cost, inputs=9)
-
-
-GIVEN = (0.5, 0.4, float("nan"), "", 0)
 
 
 def test_costs_are_compared_on_the_last_items_that_all_answered(monkeypatch):
@@ -120,17 +119,14 @@ def test_the_next_rule_is_asked_only_where_the_one_before_finds_nothing():
     assert "(adjusted p = 0.0700" in chosen(rows, second=by_agreement).decision  # and not "cannot be tested"
 
 
-@pytest.mark.parametrize(
-    ("row", "reason", "enough"),
-    [
-        ((0.1, 0.4, 0.001, "", 2), "leaves 2 more undefined", ""),
-        ((float("nan"), 0.4, 1.0, "", 0), "is not significantly better (adjusted p = 1.0000, level 0.05)", ""),
-        # 18 inputs, half of them held back: z is 1.2816 now, and 1.6449 + .8416 are wanted
-        ((0.1, 0.4, 0.1, "", 0), "is not significantly better (adjusted p = 0.1000, level 0.05)", "68 inputs"),
-        ((0.1, 0.4, 0.4999, "", 0), "is not significantly better (adjusted p = 0.4999, level 0.05)", ""),
-        ((0.1, 0.4, 0.001, "loses performance", 0), "loses performance", ""),
-    ],
-)
+@pytest.mark.parametrize(("row", "reason", "enough"), [
+    ((0.1, 0.4, 0.001, "", 2), "leaves 2 more undefined", ""),
+    ((float("nan"), 0.4, 1.0, "", 0), "is not significantly better (adjusted p = 1.0000, level 0.05)", ""),
+    # 18 inputs, half of them held back: z is 1.2816 now, and 1.6449 + .8416 are wanted
+    ((0.1, 0.4, 0.1, "", 0), "is not significantly better (adjusted p = 0.1000, level 0.05)", "68 inputs"),
+    ((0.1, 0.4, 0.4999, "", 0), "is not significantly better (adjusted p = 0.4999, level 0.05)", ""),
+    ((0.1, 0.4, 0.001, "loses performance", 0), "loses performance", ""),
+])  # fmt: skip
 @pytest.mark.parametrize("alone", [False, True])
 def test_the_given_program_is_kept_with_the_reason_and_what_would_decide(row, reason, enough, alone):
     third = {} if alone else {"third": (0.6, 0.4, float("nan"), "", 0)}
@@ -176,13 +172,14 @@ def test_demonstrations_are_compiled_where_they_help_and_not_where_there_is_no_b
         assert (other.p_value < 0.05) is helps
 
 
-@pytest.mark.parametrize("optimizer", [BiasedDemos(2), LikelihoodMitigation((2,), likelihood_lm=FormulaLM())])
+@pytest.mark.parametrize("optimizer", [BiasedDemos(2), pytest.param(MITIGATION, marks=pytest.mark.slow)])
 def test_few_inputs_choose_all_of_them(optimizer):
     report = optimizer.compile(PointwiseJudge(C), trainset=of_sources(40, 1), lm=FormulaLM()).report
     assert "all 40 training inputs (cross-fitted)" in report.decision
     assert {one.estimates["performance"].n for one in report.candidates} == {40}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["", "is worse than the given judge (likelihood effect", "loses agreement ("])
 def test_demonstrations_of_all_inputs_are_not_taken_if_they_make_the_judge_worse_than_those_of_each_half(fault):
     train = of_sources(60, 1)
@@ -212,7 +209,7 @@ def documents(n):
     return [pair(*rng.normal(size=2).round(3), source=str(d)) for d in range(n) for _ in range(4)]
 
 
-@pytest.mark.parametrize("lean", [2.0, 0.0])
+@pytest.mark.parametrize("lean", [2.0, pytest.param(0.0, marks=pytest.mark.slow)])
 def test_an_instruction_is_taken_only_if_it_is_fairer_on_other_pairs(lean):
     student = PairwiseJudge(C)
     zepo = ZEPO(GrammarParaphraser(PARTS), epochs=2)
@@ -232,8 +229,7 @@ def test_an_instruction_is_taken_only_if_it_is_fairer_on_other_pairs(lean):
 
 @pytest.mark.parametrize("mass", [0.015, 0.1])
 def test_a_report_says_first_that_the_answers_are_hardly_labels(mass):
-    compiled = BiasedDemos(k=2, seed=0).compile(
-        PointwiseJudge(C), trainset=of_sources(40, 1), lm=FormulaLM(coverage=mass)
-    )
+    optimizer, lm = BiasedDemos(k=2, seed=0), FormulaLM(coverage=mass)
+    compiled = optimizer.compile(PointwiseJudge(C), trainset=of_sources(40, 1), lm=lm)
     said = "Do not rely on this judge: its model hardly ever answers with a label (median probability 1.5 %)"
     assert compiled.report.decision.startswith(said) == (mass < 0.1)

@@ -23,6 +23,7 @@ def found(trials, seed):
     return tried
 
 
+@pytest.mark.slow
 def test_the_search_ends_with_its_trials_and_finds_the_best_of_64_settings():
     # 40 random ones hold it with a probability of .47, all four times with .05. Of the seeds 0 to 19, optuna 3.6 to 4.9
     # find it with all but 1, 17 and 18, and optuna 5 with all.

@@ -11,8 +11,9 @@ import dspy
 import numpy as np
 import pytest
 from dspy.utils import DummyLM
-from fakes import LEANS, PARTS, Comparer, Wording, pair, rated
+from fakes import LEANS, PARTS, Wording, pair, rated
 from models_of_text import Seeded
+from refusals import refusals
 
 from evalbias import data
 from evalbias.evaluation.judged import Judged
@@ -26,15 +27,15 @@ from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.values import to_json
 
 C = Criterion("quality", "is it good?")
+FOUR = [tuple(f"{place}{option}" for option in range(6)) for place in "abc"] + [("quality.",)]
+ALIKE = [("on", "on the"), ("whole", "the whole"), ("{name}",)]
+MORE = "Which has more quality?"
 
 
 def all_pairs(n=8):
-    rng = np.random.default_rng(0)
+    normal = np.random.default_rng(0).normal
     return [
-        pair(a, b, source=str(d))
-        for d in range(n)
-        for a in rng.normal(size=3).round(3)
-        for b in rng.normal(size=2).round(3)
+        pair(a, b, source=str(d)) for d in range(n) for a in normal(size=3).round(3) for b in normal(size=2).round(3)
     ]
 
 
@@ -50,10 +51,6 @@ def test_pairs_that_answer_to_nothing_are_searched_too(tmp_path):
     pairs = [pair(a, a + 1).without("source").copy(id=str(a)) for a in range(24)]
     found = search(judge=judge, pairs=pairs, epochs=1, log_dir=tmp_path)
     assert len(found.report.tried) == 5
-
-
-FOUR = [tuple(f"{place}{option}" for option in range(6)) for place in "abc"] + [("quality.",)]
-ALIKE = [("on", "on the"), ("whole", "the whole"), ("{name}",)]
 
 
 def test_a_grammar_changes_some_phrases_of_the_incumbent_and_keeps_the_others():
@@ -78,14 +75,11 @@ def test_without_a_proposer_a_grammar_for_any_criterion_rewords():
     assert optimizer.proposer.makes(C, wordings[0])
 
 
-@pytest.mark.parametrize(
-    ("proposer", "match"),
-    [
-        (DummyLM([]), r"The model 'dummy' is no proposer: give LMParaphraser\(lm\)"),
-        ("grammar", "proposer='grammar' is none: give GrammarParaphraser"),
-        (LMParaphraser, "is none: give GrammarParaphraser"),
-    ],
-)
+@pytest.mark.parametrize(("proposer", "match"), [
+    (DummyLM([]), r"The model 'dummy' is no proposer: give LMParaphraser\(lm\)"),
+    ("grammar", "proposer='grammar' is none: give GrammarParaphraser"),
+    (LMParaphraser, "is none: give GrammarParaphraser"),
+])  # fmt: skip
 def test_what_cannot_reword_is_refused_at_once(proposer, match):
     with pytest.raises(TypeError, match=match):
         ZEPO(proposer)
@@ -93,21 +87,18 @@ def test_what_cannot_reword_is_refused_at_once(proposer, match):
         ZEPO(objective="fairness")
 
 
-WORDINGS = [(FOUR, "a0 b1 c2 quality.", True), (FOUR, "a0 b1 quality.", False)]
-WORDINGS += [(FOUR, "Which one has more quality?", False), (FOUR, "a0 b1 c2 quality.\nSay {answers}.", True)]
-WORDINGS += [(FOUR, "a0 b1 c2 quality.\nSay it.", False)]
-WORDINGS += [(ALIKE, f"on {whole} quality", True) for whole in ("the whole", "whole", "the the whole")]
-WORDINGS += [(ALIKE, "on quality", False)]
-
-
-@pytest.mark.parametrize(("phrases", "text", "own"), WORDINGS)
+@pytest.mark.parametrize(("phrases", "text", "own"), [
+    *((FOUR, f"a0 b1 c2 quality.{line}", True) for line in ("", "\nSay {answers}.")),
+    *((FOUR, text, False) for text in ("a0 b1 quality.", "Which has more quality?", "a0 b1 c2 quality.\nSay it.")),
+    *((ALIKE, f"on {whole} quality", True) for whole in ("the whole", "whole", "the the whole")),
+    (ALIKE, "on quality", False),
+])  # fmt: skip
 def test_a_grammar_recognizes_its_own_wordings(phrases, text, own):
     assert GrammarParaphraser(phrases).makes(C, text) is own
 
 
 def test_a_grammar_draws_freely_where_the_incumbent_is_not_its_own():
-    grammar = GrammarParaphraser(FOUR)
-    proposal = grammar(C, "Which one has more quality?", 40, known=(), seed=0)
+    proposal = GrammarParaphraser(FOUR)(C, "Which one has more quality?", 40, known=(), seed=0)
     assert {text[:2] for text in proposal.instructions} == {f"a{option}" for option in range(6)}
 
 
@@ -138,19 +129,14 @@ def test_a_japanese_instruction_is_reworded_by_a_model():
     assert "日本語の別の言葉で言い換えてください" in str(lm.asked[0])
 
 
-REWORDED = [("ja", "どのテキストが自然さで優れているか、{answers}で教えてね。", True)]
-REWORDED += [("ja", "Which 返信 is better on 自然さ? Answer {answers}.", False)]
-REWORDED += [
+@pytest.mark.parametrize(("language", "text", "kept"), [
+    ("ja", "どのテキストが自然さで優れているか、{answers}で教えてね。", True),
+    ("ja", "Which 返信 is better on 自然さ? Answer {answers}.", False),
     ("ja", "自然さ on the whole: どの 返信 is better? {answers}", False),
     ("ja", "哪个回复在自然さ方面更好？请回答{answers}。", False),
-]
-REWORDED += [
     ("en", "{answers}: which 返信 is best on 自然さ?", True),
     ("en", "{answers}のうち、自然さで上回る返信を選んでください。", False),
-]
-
-
-@pytest.mark.parametrize(("language", "text", "kept"), REWORDED)
+])  # fmt: skip
 def test_a_rewording_keeps_the_language_of_its_instruction(language, text, kept):
     criterion = Criterion("自然さ", "返信は日本語として自然か？", output_label="返信")
     own = PairwiseJudge(criterion, language=language).predict.signature.instructions
@@ -278,6 +264,7 @@ def test_a_judge_that_may_tie_is_fair_if_its_positions_are():
     assert abs(rates[0] - rates[1]) < 0.2
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
     calls = []
 
@@ -306,18 +293,15 @@ def says(*answers):
     return Seeded(lambda request: next(texts))
 
 
-@pytest.mark.parametrize(
-    ("name", "kept", "lost"),
-    [
-        ("丁寧さ", "この返答の丁寧さを比べてください。", "どちらの返答が丁寧ですか。"),
-        ("丁寧さ", "丁寧さでは、どちらが上ですか。", "どちらがよいですか。"),
-        ("礼貌", "请比较两个回复的礼貌程度。", "哪个回复更好"),
-        ("ความสุภาพ", "ข้อความใดมีความสุภาพมากกว่า", "ข้อความใดดีกว่า"),
-        ("공손함", "어느 답변의 공손함이 더 나은가?", "어느 답변이 더 나은가?"),
-        ("liaison", "Juge la liaison.", "Juge les liaisons."),  # words with spaces between are whole words still
-        ("été", "L'été compte.", "Il a répété."),
-    ],
-)
+@pytest.mark.parametrize(("name", "kept", "lost"), [
+    ("丁寧さ", "この返答の丁寧さを比べてください。", "どちらの返答が丁寧ですか。"),
+    ("丁寧さ", "丁寧さでは、どちらが上ですか。", "どちらがよいですか。"),
+    ("礼貌", "请比较两个回复的礼貌程度。", "哪个回复更好"),
+    ("ความสุภาพ", "ข้อความใดมีความสุภาพมากกว่า", "ข้อความใดดีกว่า"),
+    ("공손함", "어느 답변의 공손함이 더 나은가?", "어느 답변이 더 나은가?"),
+    ("liaison", "Juge la liaison.", "Juge les liaisons."),  # words with spaces between are whole words still
+    ("été", "L'été compte.", "Il a répété."),
+])  # fmt: skip
 def test_a_wording_holds_the_name_in_every_script(name, kept, lost):
     criterion = Criterion(name, "?")
     assert fault(kept, criterion, ()) is None
@@ -345,7 +329,6 @@ def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
     assert "Which is better on quality?" in lm.asked[0].messages[0].text
 
 
-MORE = "Which has more quality?"
 REPLIES = {  # the whole wording of a chat model is taken, and what is no wording becomes no instruction
     "lines": field("On quality,\nwhich is better?\n\nThink of everything."),
     "thought before": f"<think>Short: quality?</think>\nOf course!\n\n{field(MORE)}",
@@ -424,25 +407,16 @@ def test_only_a_larger_objective_is_accepted():
     assert [one.number for one in report.tried if one.accepted] == [0, 4]
 
 
-@pytest.mark.parametrize(
-    ("match", "call"),
-    [
-        ("population=0", lambda: ZEPO(population=0)),
-        ("epochs=0", lambda: ZEPO(epochs=0)),
-        (r"2 pairs with \[2, 3\] candidates", lambda: search(pairs=[pair(1, 2), pair(1, 2, 3)])),
-        ("none of the 48 examples", lambda: search(Wording(mass=1e-9))),
-        (r"'Which\?'.*'quality'", lambda: search(judge=PairwiseJudge(C, instruction="Which?"))),
-        ("item '0' has no edit", lambda: ProbeObjective("label")(Judged(("0",), "quality", np.full((1, 1, 2), 0.5)))),
-        ("kind 'fame'", lambda: ProbeObjective("fame")),
-    ],
+test_bad_input = refusals(
+    lambda call: call(),
+    (lambda: ZEPO(population=0), "population=0"),
+    (lambda: ZEPO(epochs=0), "epochs=0"),
+    (lambda: search(pairs=[pair(1, 2), pair(1, 2, 3)]), r"2 pairs with \[2, 3\] candidates"),
+    (lambda: search(Wording(mass=1e-9)), "none of the 48 examples"),
+    (lambda: search(judge=PairwiseJudge(C, instruction="Which?")), r"'Which\?'.*'quality'"),
+    (lambda: ProbeObjective("label")(Judged(("0",), "quality", np.full((1, 1, 2), 0.5))), "item '0' has no edit"),
+    (lambda: ProbeObjective("fame"), "kind 'fame'"),
 )
-def test_bad_input(match, call):
-    with pytest.raises(ValueError, match=match):
-        call()
-    assert NEVER.prompts == []
-
-
-NEVER = Comparer()
 
 
 def test_a_grammar_without_the_name_of_the_criterion_proposes_nothing():
@@ -496,6 +470,7 @@ def test_a_hand_written_instruction_begins_the_search_and_is_reworded():
     assert rewordings_of == ["Mind the quality: lean=-2"] + ["Say it better on quality: lean=0.5"] * 4
 
 
+@pytest.mark.slow
 def test_a_valset_reports_and_takes_no_part_in_the_search():
     lm = Wording()
     held_out = all_pairs(20)[60:]
@@ -596,9 +571,8 @@ def test_a_search_finds_the_wording_that_believes_no_label():
     zepo = ZEPO(GrammarParaphraser(grammar), objective=probe, population=5, epochs=3, seed=1)
     found = zepo.compile(judge, trainset=given, lm=Believer())
     assert "trust=0.0" in found.predict.signature.instructions
-    report = found.report
-    assert report.objective == "probe"
-    assert any(one.chosen and one.name != "given" for one in report.candidates)  # better on held-back inputs
+    assert found.report.objective == "probe"
+    assert any(one.chosen and one.name != "given" for one in found.report.candidates)  # better on held-back inputs
 
 
 def test_an_edit_whose_placebo_has_no_score_is_left_out_of_a_probe():

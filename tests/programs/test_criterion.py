@@ -5,6 +5,7 @@ import math
 import dspy
 import numpy as np
 import pytest
+from refusals import refusals
 
 from evalbias.evaluation.answers import resolve
 from evalbias.evaluation.repeats import relisted
@@ -31,19 +32,16 @@ def test_a_name_is_no_criterion(kind):
         kind("politeness")
 
 
-INVALID = [({"name": " "}, "Criterion.name is ' '"), ({"name": "a: b"}, "one line without a colon")]
-INVALID += [({"name": "total"}, "the name of the mean over criteria")]
-INVALID += [({"definition": ""}, "Criterion.definition is ''"), ({"scale": (5, 1)}, "two ascending whole numbers")]
-INVALID += [({"scale": 5}, "Criterion.scale is 5: give two ascending whole numbers")]
-INVALID += [({"scale": (1.0, 5.0)}, "two ascending whole numbers")]
-INVALID += [({"scale": (0, 10**9)}, "a scale of at most 1000 steps")]
-INVALID += [({"scale": (0, True)}, "two ascending whole numbers")]
-
-
-@pytest.mark.parametrize(("change", "match"), INVALID)
-def test_invalid_criteria_are_refused(change, match):
-    with pytest.raises(ValueError, match=match):
-        Criterion(**{"name": "politeness", "definition": "is it polite?", **change})
+test_invalid_criteria_are_refused = refusals(
+    lambda change: Criterion(**{"name": "politeness", "definition": "is it polite?", **change}),
+    ({"name": " "}, "Criterion.name is ' '"),
+    ({"name": "a: b"}, "one line without a colon"),
+    ({"name": "total"}, "the name of the mean over criteria"),
+    ({"definition": ""}, "Criterion.definition is ''"),
+    *(({"scale": scale}, "two ascending whole numbers") for scale in ((5, 1), (1.0, 5.0), (0, True))),
+    ({"scale": 5}, "Criterion.scale is 5: give two ascending whole numbers"),
+    ({"scale": (0, 10**9)}, "a scale of at most 1000 steps"),
+)
 
 
 @pytest.mark.parametrize("text", ["politeness", ": polite?", "politeness: "])
@@ -61,14 +59,13 @@ def test_the_papers_bins_and_the_nearest_label():
     assert [(score, label_of(score, POLITE)) for score, _ in NEAREST] == NEAREST
 
 
-UNLABELED = [(0.99, None, "outside the scale 1 to 5"), (float("nan"), None, "NaN has no label")]
-UNLABELED += [(3, (1, 2, 3), "4 ascending edges"), (3, (1, 2, 2, 3), "4 ascending edges")]
-
-
-@pytest.mark.parametrize(("score", "bins", "message"), UNLABELED)
-def test_scores_without_a_label(score, bins, message):
-    with pytest.raises(ValueError, match=message):
-        label_of(score, POLITE, bins=bins)
+test_scores_without_a_label = refusals(
+    lambda score, bins: label_of(score, POLITE, bins=bins),
+    (0.99, None, "outside the scale 1 to 5"),
+    (float("nan"), None, "NaN has no label"),
+    (3, (1, 2, 3), "4 ascending edges"),
+    (3, (1, 2, 2, 3), "4 ascending edges"),
+)
 
 
 def test_an_item_without_a_label_is_named():
@@ -150,13 +147,10 @@ def test_every_command_that_makes_a_judge_that_scores_takes_a_scale_and_levels()
         assert {"scale", "levels"} <= options.__dataclass_fields__.keys(), options
 
 
-@pytest.mark.parametrize(
-    ("language", "line", "reversed_line"),
-    [
-        ("en", "Answer with Yes or No.", "Answer with No or Yes."),
-        ("ja", "はいまたはいいえで答えてください。", "いいえまたははいで答えてください。"),
-    ],
-)
+@pytest.mark.parametrize(("language", "line", "reversed_line"), [
+    ("en", "Answer with Yes or No.", "Answer with No or Yes."),
+    ("ja", "はいまたはいいえで答えてください。", "いいえまたははいで答えてください。"),
+])  # fmt: skip
 def test_yes_or_no_is_asked_as_such(language, line, reversed_line):
     judge = PointwiseJudge(Criterion("politeness", "is the reply polite?", (0, 1)), language=language)
     assert judge.answer_format == line
@@ -171,21 +165,14 @@ def test_yes_or_no_is_asked_as_such(language, line, reversed_line):
     assert judge.labels({}) == ("0", "1")
 
 
-@pytest.mark.parametrize(
-    ("criterion", "question", "ending"),
-    [
-        (
-            Criterion("Höflichkeit", "Ist die Antwort höflich?", output_label="Antwort"),
-            "Judge the Antwort on H",
-            "Höflichk",
-        ),
-        (Criterion("Hilfe", "hilft die Antwort weiter", output_label="Antwort"), "Judge the Antwort on", "Hilfe:"),
-        (Criterion("Gute Idee", "Ist sie gut?", output_label="Idee"), "Judge the Idee on Gute Idee: Ist", "Gute Idee:"),
-        (Criterion("LLM_use", "is an LLM used?", output_label="Reply"), "Judge the reply on LLM use: is", "Llm use:"),
-        (Criterion("clarity", "clear, short sentences", output_label="Reply"), "Judge the reply on", "Clarity:"),
-        (Criterion("style", "is it “nice”?", output_label="Reply"), "Judge the reply on style", "Style:"),
-    ],
-)
+@pytest.mark.parametrize(("criterion", "question", "ending"), [
+    (Criterion("Höflichkeit", "Ist sie höflich?", output_label="Antwort"), "Judge the Antwort on H", "Höflichk"),
+    (Criterion("Hilfe", "hilft die Antwort weiter", output_label="Antwort"), "Judge the Antwort on", "Hilfe:"),
+    (Criterion("Gute Idee", "Ist sie gut?", output_label="Idee"), "Judge the Idee on Gute Idee: Ist", "Gute Idee:"),
+    (Criterion("LLM_use", "is an LLM used?", output_label="Reply"), "Judge the reply on LLM use: is", "Llm use:"),
+    (Criterion("clarity", "clear, short sentences", output_label="Reply"), "Judge the reply on", "Clarity:"),
+    (Criterion("style", "is it “nice”?", output_label="Reply"), "Judge the reply on style", "Style:"),
+])  # fmt: skip
 def test_words_of_another_language_stand_as_they_are(criterion, question, ending):
     judge = PointwiseJudge(criterion)
     assert judge.predict.signature.instructions.startswith(question)

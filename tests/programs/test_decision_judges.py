@@ -9,6 +9,7 @@ import pytest
 from commands import as_jsonl, evalbias
 from decision_models import COHERENCE, ITEMS, LEVELS, TEXTS, Client, Native, sparrow, sparrow_server
 from dspy.experimental import Choice, Noul
+from refusals import refusals
 
 from evalbias import Criterion, PairwiseJudge, PointwiseJudge, ServerLM
 from evalbias.evaluation.answers import function_scores
@@ -169,13 +170,9 @@ class StatusError(Exception):
 
 
 def test_an_item_that_is_refused_costs_its_own_answers_alone():
-    def refuse(body):
-        if "poison" in json.dumps(body["state"]):
-            return 422, {"detail": [{"loc": ["body", "state"], "msg": "too long", "type": "value_error"}]}
-        return None
-
-    def fail(state):
-        return StatusError(422, "too long") if "poison" in json.dumps(state) else None
+    detail = {"detail": [{"loc": ["body", "state"], "msg": "too long", "type": "value_error"}]}
+    refuse = lambda body: (422, detail) if "poison" in str(body["state"]) else None  # noqa: E731
+    fail = lambda state: StatusError(422, "too long") if "poison" in str(state) else None  # noqa: E731
 
     with sparrow_server(refuse) as (address, _):
         lm = ServerLM("sparrow", base_url=address, dialect="systemone", patience=2.0)
@@ -198,10 +195,8 @@ def test_a_client_that_fails_is_named_with_its_words():
 
 def test_texts_of_one_name_are_shown_to_models_of_tokens_and_refused_for_decisions():
     judge = PointwiseJudge(Criterion("style", "is it good?", source_label="Text", output_label="Text"))
-    assert (
-        "Text: THE SOURCE\nText: THE OUTPUT"
-        in judge.messages({"source": "THE SOURCE", "output": "THE OUTPUT"})[-1]["content"]
-    )
+    message = judge.messages({"source": "THE SOURCE", "output": "THE OUTPUT"})[-1]
+    assert "Text: THE SOURCE\nText: THE OUTPUT" in message["content"]
     with pytest.raises(ValueError, match="these are Text, Text: give the criterion other labels"):
         judge.batch(ITEMS[:1], lm=Client())
 
@@ -223,21 +218,16 @@ def test_levels_are_described_to_models_that_are_read_by_tokens_and_nothing_else
     assert levels == [f"{1 + i}: {said}" for i, said in enumerate(LEVELS)]
     assert f"{first}\n{last}" == bare.predict.signature.instructions
     judge.predict.lm = lms["qwen2-chat"]
-    called, batched = (
-        judge(source="the cat", output="a mat"),
-        judge.batch([dspy.Example(source="the cat", output="a mat")])[0],
-    )
-    assert called.score == pytest.approx(batched.score, abs=1e-6)
+    texts = {"source": "the cat", "output": "a mat"}
+    assert judge(**texts).score == pytest.approx(judge.batch([dspy.Example(texts)])[0].score, abs=1e-6)
 
 
-MISFITS = [("abc", "give a list of texts"), (("a", ""), "give a list of texts")]
-MISFITS += [(("a", "b"), "2 descriptions for the 3 scores")]
-
-
-@pytest.mark.parametrize(("levels", "message"), MISFITS)
-def test_levels_that_do_not_fit_the_scale_are_refused(levels, message):
-    with pytest.raises(ValueError, match=message):
-        Criterion("coherence", "is it?", (1, 3), levels=levels)
+test_levels_that_do_not_fit_the_scale_are_refused = refusals(
+    lambda levels: Criterion("coherence", "is it?", (1, 3), levels=levels),
+    ("abc", "give a list of texts"),
+    (("a", ""), "give a list of texts"),
+    (("a", "b"), "2 descriptions for the 3 scores"),
+)
 
 
 class Good(dspy.Signature):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import dspy
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models_of_text import Scripted
+from refusals import refusals
 
 from evalbias.evaluation import CachedScorer, Paraphrased, measure_style, run_loops
 from evalbias.measures import QuantileMap
@@ -19,12 +21,12 @@ from evalbias.programs.tasks import CONCEPTS, TRANSLATION, translation
 from evalbias.programs.writing import PlainPredict
 
 WORDS = ["dog", "run", "park"]
+TO_MQM = QuantileMap.fit([0, 50, 100], [-25, -20, 0], metric="chrf")
 
 
 def test_own_mqm_reads_what_the_model_writes():
-    lm = Scripted(
-        "'cat' is a major accuracy/mistranslation error\n'the' is a minor fluency/grammar error", "no-error", " "
-    )
+    errors = "'cat' is a major accuracy/mistranslation error\n'the' is a minor fluency/grammar error"
+    lm = Scripted(errors, "no-error", " ")
     source = parts.MQMFeedback(critical=-10)
     with dspy.context(lm=lm):
         feedback, none, empty = (source({"source": "chien"}, "the cat") for _ in range(3))
@@ -154,9 +156,6 @@ def test_a_judges_score_is_shown_as_text(lms):
 # Bias needs own and expected scores on one scale: a metric is mapped onto MQM, or Bias is undefined.
 
 
-TO_MQM = QuantileMap.fit([0, 50, 100], [-25, -20, 0], metric="chrf")
-
-
 def scorer(value, *, high=100):
     return ScorerFeedback("chrf", lambda s, o, r: value, low=0, high=high)
 
@@ -176,18 +175,14 @@ def test_a_metric_is_mapped_onto_mqm():
     assert named.map_id != mapped.map_id  # scores under another map are not mixed
 
 
-@pytest.mark.parametrize(
-    ("make", "to_mqm", "message"),
-    [
-        (lambda: ReferenceFeedback("chrf"), ([0, 25], [0, 100]), "from 0 to 100, outside the MQM scores from -25 to 0"),
-        (lambda: ReferenceFeedback("bleu"), None, "fitted to scores of 'chrf', but these are scores of 'bleu': fit a"),
-        (lambda: scorer(0.5, high=1), None, "fitted to scores from 0 to 100, and 'chrf' gives 0 to 1: fit"),
-        (lambda: scorer(50), ([0, 0.5, 1], [-25, -20, 0]), "fitted to scores from 0 to 1, and 'chrf' gives 0 to 100"),
-    ],
+fitted = partial(QuantileMap.fit, metric="chrf")
+test_a_map_of_another_metric_or_scale_is_refused = refusals(
+    lambda metric, to_mqm: translation(metric=metric, to_mqm=to_mqm),
+    (ReferenceFeedback("chrf"), fitted([0, 25], [0, 100]), "from 0 to 100, outside the MQM scores from -25 to 0"),
+    (ReferenceFeedback("bleu"), TO_MQM, "fitted to scores of 'chrf', but these are scores of 'bleu': fit a"),
+    (scorer(0.5, high=1), TO_MQM, "fitted to scores from 0 to 100, and 'chrf' gives 0 to 1: fit"),
+    (scorer(50), fitted([0, 0.5, 1], [-25, -20, 0]), "fitted to scores from 0 to 1, and 'chrf' gives 0 to 100"),
 )
-def test_a_map_of_another_metric_or_scale_is_refused(make, to_mqm, message):
-    with pytest.raises(ValueError, match=message):
-        translation(metric=make(), to_mqm=QuantileMap.fit(*to_mqm, metric="chrf") if to_mqm else TO_MQM)
 
 
 def test_scores_on_different_scales_are_not_subtracted():
@@ -250,9 +245,6 @@ def test_a_fraction_equals_itself_in_latex(q):
     assert same_value(rf"\frac{{{q.numerator}}}{{{q.denominator}}}", f"{q.numerator}/{q.denominator}")
 
 
-ITEM = {"source": "un chien", "target_language": "English"}
-
-
 def asked(task, *texts, **item):
     lm = Scripted(*texts)
     with dspy.context(lm=lm):
@@ -261,8 +253,8 @@ def asked(task, *texts, **item):
 
 
 def test_every_prompt_of_a_translation_shows_its_examples():
-    task = translation(max_iterations=1)
-    write, feedback, rewrite, _ = asked(task, "a cat", "'cat' is a major accuracy error", "a dog", "no-error", **ITEM)
+    task, item = translation(max_iterations=1), {"source": "un chien", "target_language": "English"}
+    write, feedback, rewrite, _ = asked(task, "a cat", "'cat' is a major accuracy error", "a dog", "no-error", **item)
     for prompt, examples in zip((write, feedback, rewrite), TRANSLATION.values(), strict=True):
         for example in examples:
             assert all(str(text) in prompt for text in example.values())

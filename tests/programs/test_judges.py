@@ -43,19 +43,10 @@ class Kind:
         return self.lm(refuses=lambda question: len(question.prompt[-1]["content"]) > 500)
 
 
-KINDS = {
-    "scores": Kind(
-        PointwiseJudge, FormulaLM, lambda q: {"output": f"q={q} z=0"}, lambda p: p.score, "judge_metric", {"score": 4}
-    ),
-    "compares": Kind(
-        PairwiseJudge,
-        Comparer,
-        lambda q: {"candidates": [f"q={q} z=0", "q=2.5 z=0"]},
-        lambda p: p.probability,
-        "preference_metric",
-        {"preference": "A"},
-    ),
-}
+SCORES = PointwiseJudge, FormulaLM, lambda q: {"output": f"q={q} z=0"}, lambda p: p.score
+COMPARES = PairwiseJudge, Comparer, lambda q: {"candidates": [f"q={q} z=0", "q=2.5 z=0"]}, lambda p: p.probability
+KINDS = {"scores": Kind(*SCORES, "judge_metric", {"score": 4})}
+KINDS |= {"compares": Kind(*COMPARES, "preference_metric", {"preference": "A"})}
 
 
 @pytest.fixture(params=KINDS)
@@ -71,12 +62,13 @@ def test_a_batch_keeps_the_order_asks_in_chunks_and_takes_the_options_of_dspys(k
     assert seen == [2, 1]
     assert [p.toDict() for p in judge.batch(items, lm=kind.lm())] == [p.toDict() for p in found]
     assert judge.batch([], lm=kind.lm()) == []
-    with pytest.raises(TypeError, match="unexpected keyword argument 'threads'"):
-        judge.batch(items, lm=kind.lm(), threads=4)
-    with pytest.raises(TypeError, match="return_failed_examples is not needed"):
-        judge.batch(items, lm=kind.lm(), return_failed_examples=True)
-    with pytest.raises(ValueError, match="refused='drop' is unknown: choose 'undefined' or 'raise'"):
-        judge.batch(items, lm=kind.lm(), refused="drop")
+    for options, error, match in (
+        ({"threads": 4}, TypeError, "unexpected keyword argument 'threads'"),
+        ({"return_failed_examples": True}, TypeError, "return_failed_examples is not needed"),
+        ({"refused": "drop"}, ValueError, "refused='drop' is unknown: choose 'undefined' or 'raise'"),
+    ):
+        with pytest.raises(error, match=match):
+            judge.batch(items, lm=kind.lm(), **options)
     with pytest.raises(TypeError, match=r"dspy\.configure"):
         judge.batch(items)
 
@@ -143,11 +135,8 @@ def test_an_item_that_is_too_long_is_undefined_named_and_costs_no_other(kind, ca
     assert set(judged.asked.reasons) == {"i3", "i6"}
 
 
-BAD = {
-    "The example 0 is a tuple: give dspy.Example": ("a", "b"),
-    "The example 0 is a dict: give dspy.Example": {"source": "a", "output": "b", "candidates": ["a", "b"]},
-    "The example 0 is a str: give dspy.Example": "a",
-}
+NO_EXAMPLES = (("a", "b"), {"source": "a", "output": "b", "candidates": ["a", "b"]}, "a")
+BAD = {f"The example 0 is a {type(one).__name__}: give dspy.Example": one for one in NO_EXAMPLES}
 BAD_ITEMS = {
     "'source' of the item 'x' is empty: give a text": {"source": " "},
     "'source' of the item 'x' is None: give a text": {"source": None},
@@ -243,11 +232,8 @@ def test_each_judgment_of_a_batch_is_told_as_a_call(kind, monkeypatch):
     with dspy.context(callbacks=[recorder]):
         predictions = judge.batch(items, lm=kind.lm())
     assert recorder.open == {}
-    told = [
-        (kind.make, {"args": (), "kwargs": item.inputs().toDict()}, prediction)
-        for item, prediction in zip(items, predictions, strict=True)
-    ]
-    assert recorder.calls == told
+    asked = [{"args": (), "kwargs": item.inputs().toDict()} for item in items]
+    assert recorder.calls == [(kind.make, *call) for call in zip(asked, predictions, strict=True)]
     recorder.calls.clear()
     judge.callbacks = [recorder]
     judge.batch(items[:2], lm=kind.lm())
@@ -309,13 +295,10 @@ class Streamed(dspy.Module):
         return self.ask(item)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "call"),
-    [
-        *itertools.product(KINDS, [{}, {"scoring": "sampled"}], ["one", "batch"]),
-        ("compares", {}, "ranking"),
-    ],
-)
+@pytest.mark.parametrize(("name", "options", "call"), [
+    *itertools.product(KINDS, [{}, {"scoring": "sampled"}], ["one", "batch"]),
+    ("compares", {}, "ranking"),
+])  # fmt: skip
 def test_a_judge_in_a_streamed_program_answers_once(name, options, call):
     """Neither its own answers nor what a ranking asks besides are streamed."""
     kind = KINDS[name]
@@ -331,10 +314,9 @@ def test_a_judge_in_a_streamed_program_answers_once(name, options, call):
     assert found.order if call == "ranking" else kind.value(found) > 0.4
 
 
-@pytest.mark.parametrize(
-    ("form", "mass", "warned"),
-    [(PointwiseJudge, 0.015, 2), (PairwiseJudge, 0.015, 2), (PointwiseJudge, 0.21, 0), (PairwiseJudge, 0.21, 0)],
-)
+@pytest.mark.parametrize(("form", "mass", "warned"), [
+    (PointwiseJudge, 0.015, 2), (PairwiseJudge, 0.015, 2), (PointwiseJudge, 0.21, 0), (PairwiseJudge, 0.21, 0)
+])  # fmt: skip
 def test_a_model_that_hardly_answers_with_a_label_is_warned_of_once_in_calls_and_batches(form, mass, warned):
     model = FormulaLM(coverage=mass) if form is PointwiseJudge else Comparer(mass=mass)
     judge = form(Criterion("quality", "is it good?"))

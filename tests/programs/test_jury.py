@@ -68,9 +68,8 @@ def test_a_jury_is_a_metric_and_is_audited():
     assert "The jury scored the output 3.4" in told.feedback
     assert "its judges gave 3.00, 3.9" in told.feedback
     rated = [e.copy(ratings=[3, 3 + i % 2], input_id=str(i)) for i, e in enumerate(ITEMS * 6)]
-    assert audit(rated, judge=jury(0, 1)).judged.answers == pytest.approx(
-        [one.score for one in jury(0, 1).batch(ITEMS)] * 6
-    )
+    scores = [one.score for one in jury(0, 1).batch(ITEMS)]
+    assert audit(rated, judge=jury(0, 1)).judged.answers == pytest.approx(scores * 6)
     with pytest.raises(TypeError, match="preference_metric is for a PairwiseJudge"):
         judge_metric(Jury([PairwiseJudge(C)] * 2))
 

@@ -88,15 +88,12 @@ def test_pride_takes_ties_and_many_candidates():
 
 
 def test_what_cannot_be_calibrated_is_refused_with_the_reason():
-    refusals = [
-        ("pride", [pair(1, 2)], Comparer(mass=1e-9), "None of 1 comparisons has a defined"),
-        ("batch", [pair(1, 2)], Comparer(mass=1e-9), "None of 1 comparisons has a defined"),
-        (None, [pair(1, 2)], Comparer(), "calibration=None is not fitted"),
-    ]
-    for calibration, examples, lm, match in refusals:
+    refusals = [(name, Comparer(mass=1e-9), "None of 1 comparisons has a defined") for name in ("pride", "batch")]
+    refusals += [(None, Comparer(), "calibration=None is not fitted")]
+    for calibration, lm, match in refusals:
         judge = PairwiseJudge(C, calibration=calibration)
         with pytest.raises(ValueError, match=match):
-            judge.calibrate(examples, lm=lm)
+            judge.calibrate([pair(1, 2)], lm=lm)
         assert judge.corrections == {}
 
 

@@ -54,10 +54,8 @@ OPTIMIZERS = {  # with the options of ``compile``
     "InferRules": (partial(dspy.InferRules, num_candidates=1, num_rules=1, **ONE), {}),
 }
 SLOW = ("random search", "MIPROv2", "SIMBA")
-every = pytest.mark.parametrize(
-    ("make", "options"),
-    [pytest.param(*one, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, one in OPTIMIZERS.items()],
-)
+CASES = [pytest.param(*one, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, one in OPTIMIZERS.items()]
+every = pytest.mark.parametrize(("make", "options"), CASES)
 
 
 @every
@@ -126,10 +124,8 @@ class Trainer(Provider):  # trains nothing, and keeps what a model would be trai
 
 
 STEP = {"num_train_steps": 1, "num_dspy_examples_per_grpo_step": 2, "num_rollouts_per_grpo_step": 2}
-TRAINING = {
-    "BootstrapFinetune": partial(dspy.BootstrapFinetune, **ONE),
-    "GRPO": partial(GRPO, exclude_demos=True, **STEP, **ONE),
-}
+TRAINING = {"BootstrapFinetune": partial(dspy.BootstrapFinetune, **ONE)}
+TRAINING |= {"GRPO": partial(GRPO, exclude_demos=True, **STEP, **ONE)}
 
 
 @pytest.mark.parametrize("name", TRAINING)

@@ -131,16 +131,13 @@ def test_a_candidate_that_no_order_can_rank_is_unranked_in_all():
     assert ranking.scores == pytest.approx([0, math.nan, 2, 1], nan_ok=True)
 
 
-@pytest.mark.parametrize(
-    ("probabilities", "order"),
-    [
-        # 0 > 1 and 2 > 3 are sorted; the judge narrowly prefers 2 to 0, and 1 to 2
-        ([[0.48, 0.6], [0.99, 0.6]], [2, 0, 1, 3]),
-        ([[0.52, 0.55], [0.45, 0.45]], [0, 2, 3, 1]),
-        ([[0.5, 1.0], [0.5, 1.0]], [0, 1, 2, 3]),  # of equal ones, the left one comes first
-        (np.full((2, 2), math.nan), [0, 1, 2, 3]),
-    ],
-)
+@pytest.mark.parametrize(("probabilities", "order"), [
+    # 0 > 1 and 2 > 3 are sorted; the judge narrowly prefers 2 to 0, and 1 to 2
+    ([[0.48, 0.6], [0.99, 0.6]], [2, 0, 1, 3]),
+    ([[0.52, 0.55], [0.45, 0.45]], [0, 2, 3, 1]),
+    ([[0.5, 1.0], [0.5, 1.0]], [0, 1, 2, 3]),  # of equal ones, the left one comes first
+    (np.full((2, 2), math.nan), [0, 1, 2, 3]),
+])  # fmt: skip
 def test_a_merge_takes_the_better_head(probabilities, order):
     source = Compared({"source": "s"}, [str(k) for k in range(4)])
 
@@ -241,14 +238,11 @@ def test_more_candidates_than_letters_are_ranked_and_equal_ones_share_a_place():
     assert lm.prompts == []
 
 
-@pytest.mark.parametrize(
-    ("documents", "options", "message"),
-    [
-        ([], {"orders": 0}, "orders=0: give a whole number from 1 to 10000"),
-        ([pair(1, 2), pair(1)], {}, "The item '1' has the candidates .*: give a list of 2 or more texts"),
-        ([dspy.Example(source="s")], {}, "The item '0' does not have two candidates: give pairs"),
-    ],
-)
+@pytest.mark.parametrize(("documents", "options", "message"), [
+    ([], {"orders": 0}, "orders=0: give a whole number from 1 to 10000"),
+    ([pair(1, 2), pair(1)], {}, "The item '1' has the candidates .*: give a list of 2 or more texts"),
+    ([dspy.Example(source="s")], {}, "The item '0' does not have two candidates: give pairs"),
+])  # fmt: skip
 def test_bad_input(documents, options, message):
     with pytest.raises(ValueError, match=message):
         ranked(*documents, **options)

@@ -64,10 +64,8 @@ def test_the_score_is_of_the_mean_probabilities_after_each_reason():
     asked = "Do not answer yet. First write in a few sentences what speaks for which answer."
     assert texts[0].prompt[-1]["content"] == f"Source: s\nOutput: o\n{asked}"
     assert [message["role"] for message in choices[0].prompt] == ["system", "user", "assistant", "user"]
-    assert choices[0].prompt[-2:] == [
-        {"role": "assistant", "content": "good"},
-        {"role": "user", "content": "Now give your answer alone.\nQuality:"},
-    ]
+    asking = {"role": "user", "content": "Now give your answer alone.\nQuality:"}
+    assert choices[0].prompt[-2:] == [{"role": "assistant", "content": "good"}, asking]
     assert PointwiseJudge(C).batch([ITEM], lm=Plain())[0].get("reasons") is None
 
 
@@ -118,10 +116,8 @@ def test_a_call_through_dspy_measures_after_what_the_model_wrote():
     assert judge.batch([ITEM])[0].toDict() == called.toDict()
     assert asyncio.run(judge.acall(source="s", output="o")).toDict() == called.toDict()
     last = engine.requests[-1].messages
-    assert [(message.role, message.text) for message in last[1:]] == [
-        ("assistant", "It is fine."),
-        ("user", "Now give your answer alone.\nQuality:"),
-    ]
+    asked = [("assistant", "It is fine."), ("user", "Now give your answer alone.\nQuality:")]
+    assert [(message.role, message.text) for message in last[1:]] == asked
 
 
 def test_a_model_without_probabilities_answers_once_after_each_reason():

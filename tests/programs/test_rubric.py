@@ -9,6 +9,7 @@ import pytest
 from commands import evalbias as evalbias_command
 from decision_models import ITEMS, sparrow_server
 from fakes import Fake
+from refusals import refusals
 
 import evalbias
 from evalbias import Criterion, PointwiseJudge, ServerLM
@@ -158,22 +159,16 @@ def test_a_metric_of_a_rubric_says_what_each_criterion_got():
     rubric.batch = lambda examples, **options: [judged]
     told = judge_metric(rubric)(dspy.Example(source="s"), dspy.Prediction(output="o"), pred_name="write")
     assert told.score == 0.5
-    assert told.feedback.startswith(
-        "The output got 2.00 on quality, from 1 (worst) to 3 (best): 3.00 on polite (weight 0.5"
-    )
+    said = "The output got 2.00 on quality, from 1 (worst) to 3 (best): 3.00 on polite (weight 0.5"
+    assert told.feedback.startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: Rubric([POLITE]), "two or more criteria of different names"),
-        (lambda: Rubric([POLITE, POLITE]), "two or more criteria of different names"),
-        (lambda: Rubric([POLITE, Criterion("short", "is it?")]), "one scale"),
-        (lambda: Rubric([POLITE, SHORT], weights=[1]), "with 1 weights"),
-        (lambda: Rubric([POLITE, SHORT], weights=[1, -1]), "a weight of at least 0"),
-        (lambda: Rubric([POLITE, SHORT], weights=[0, 0]), "one of them more"),
-    ],
+test_what_makes_no_rubric_is_refused = refusals(
+    lambda make: make(),
+    (lambda: Rubric([POLITE]), "two or more criteria of different names"),
+    (lambda: Rubric([POLITE, POLITE]), "two or more criteria of different names"),
+    (lambda: Rubric([POLITE, Criterion("short", "is it?")]), "one scale"),
+    (lambda: Rubric([POLITE, SHORT], weights=[1]), "with 1 weights"),
+    (lambda: Rubric([POLITE, SHORT], weights=[1, -1]), "a weight of at least 0"),
+    (lambda: Rubric([POLITE, SHORT], weights=[0, 0]), "one of them more"),
 )
-def test_what_makes_no_rubric_is_refused(make, match):
-    with pytest.raises(ValueError, match=match):
-        make()

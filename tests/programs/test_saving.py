@@ -103,12 +103,10 @@ PROGRAMS = {
 SLOPES = {"likelihood": Slope(0.05, -30.0, (-90.0, -4.0)), "length": Slope(0.5, 2.5)}
 UNITS = {"reduction": "mean", "length": "graphemes"}
 CORRECTION = ScoreCorrection(SLOPES, shift=0.25, criterion="wit", likelihood_lm="some/model", **UNITS)
-JURY = JuryRule(
-    "verdict", (0.5, 0.25, 0.25), (0.1, 0.0, -0.1), (1.0, 0.5, 2.0), offset=0.125, first=(0, 2), tolerance=0.5
-)
-BASELINE = [
-    {"source": f"question {k}", "output": f"answer {k}", "my_score": 1 + k % 7 / 2 + k % 3 / 2} for k in range(24)
-]
+RULE = {"offset": 0.125, "first": (0, 2), "tolerance": 0.5}
+JURY = JuryRule("verdict", (0.5, 0.25, 0.25), (0.1, 0.0, -0.1), (1.0, 0.5, 2.0), **RULE)
+BASELINE = [{"source": f"question {k}", "output": f"answer {k}"} for k in range(24)]
+BASELINE = [row | {"my_score": 1 + k % 7 / 2 + k % 3 / 2} for k, row in enumerate(BASELINE)]
 """Items whose audit (``--scores-field my_score --scale 1-5``) is kept as a run folder, without its report."""
 KEPT = Path(__file__).with_name("kept")
 """Version -> what it saved of PROGRAMS, CORRECTION, JURY and BASELINE. A release adds its folder, and changes none."""
@@ -291,7 +289,7 @@ def frozen(program, part):
 
 
 @pytest.mark.parametrize("again", [lambda fresh, part: fresh, frozen], ids=["into a new one", "into a compiled one"])
-@pytest.mark.parametrize("way", ["json", "pkl"])
+@pytest.mark.parametrize("way", ["json", pytest.param("pkl", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "part"), [("ranker", "judge"), ("loop", "generate"), ("loop", "feedback")])
 def test_a_program_survives_with_a_part_that_was_compiled_before(name, part, way, again, tmp_path):
     make, make_fresh = PROGRAMS[name]
@@ -411,21 +409,18 @@ STRANGE = "http://127.0.0.1:9/v1"
 """An address that a stranger writes into a saved program."""
 
 
-@pytest.mark.parametrize(
-    ("part", "written", "message"),
-    [
-        ({"config": {"api_base": STRANGE}}, True, "holds 'config', which no saved program does"),
-        ({"callbacks": [STRANGE]}, True, "holds 'callbacks'"),
-        ({"lm": {"model": "openai/x", "azure_endpoint": STRANGE}}, True, "'lm' holds 'azure_endpoint'"),
-        ({"lm": {"model": "openai/x", "n": 5000}}, True, "'n' of 'lm' is 5000: give a number of 100 at most"),
-        ({"lm": {"model": "openai/x", "max_tokens": "9" * 99}}, True, "'max_tokens' of 'lm' is '999"),
-        ({"lm": {"model": "openai/x", "extra_body": {"proxy": STRANGE}}}, True, r"'lm\.extra_body' holds 'proxy'"),
-        ({"lm": {"model": "openai/x", "extra_body": {"n": 5000}}}, True, r"'n' of 'lm\.extra_body' is 5000"),
-        ({"lm": [STRANGE]}, True, "'lm' is .* give an object"),
-        ({"max_iterations": 10**9}, False, "max_iterations=1000000000: give a whole number from 0 to 1000"),
-        ({"api_base": STRANGE}, False, "has the settings .*'api_base'"),
-    ],
-)
+@pytest.mark.parametrize(("part", "written", "message"), [
+    ({"config": {"api_base": STRANGE}}, True, "holds 'config', which no saved program does"),
+    ({"callbacks": [STRANGE]}, True, "holds 'callbacks'"),
+    ({"lm": {"model": "openai/x", "azure_endpoint": STRANGE}}, True, "'lm' holds 'azure_endpoint'"),
+    ({"lm": {"model": "openai/x", "n": 5000}}, True, "'n' of 'lm' is 5000: give a number of 100 at most"),
+    ({"lm": {"model": "openai/x", "max_tokens": "9" * 99}}, True, "'max_tokens' of 'lm' is '999"),
+    ({"lm": {"model": "openai/x", "extra_body": {"proxy": STRANGE}}}, True, r"'lm\.extra_body' holds 'proxy'"),
+    ({"lm": {"model": "openai/x", "extra_body": {"n": 5000}}}, True, r"'n' of 'lm\.extra_body' is 5000"),
+    ({"lm": [STRANGE]}, True, "'lm' is .* give an object"),
+    ({"max_iterations": 10**9}, False, "max_iterations=1000000000: give a whole number from 0 to 1000"),
+    ({"api_base": STRANGE}, False, "has the settings .*'api_base'"),
+])  # fmt: skip
 @pytest.mark.parametrize("plain", [False, True], ids=["ours", "dspy.Predict"])
 def test_a_saved_loop_holds_what_was_written_and_nothing_else(part, written, message, plain, tmp_path):
     made = loop(PointwiseJudge(QUALITY))
@@ -449,9 +444,8 @@ def test_no_address_in_a_saved_program_reaches_a_model(data):
     made = data.draw(st.sampled_from([pointwise, pairwise, lambda: loop(PointwiseJudge(QUALITY))]))()
     state = json.loads(json.dumps(made.dump_state()))
     names = st.sampled_from([*vars(dspy.Predict("a -> b")), *dspy.LM("openai/x").dump_state(), "api_base", "x"])
-    values = st.recursive(
-        st.just(STRANGE) | st.none() | st.integers(), lambda v: st.dictionaries(names, v) | st.lists(v)
-    )
+    leaves = st.just(STRANGE) | st.none() | st.integers()
+    values = st.recursive(leaves, lambda inner: st.dictionaries(names, inner) | st.lists(inner))
     for _ in range(data.draw(st.integers(1, 3))):
         place = state[data.draw(st.sampled_from(list(state)))]
         for _ in range(data.draw(st.integers(0, 3))):  # down to any depth

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from typing import Literal
 
 import dspy
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from commands import evalbias as evalbias_command
 from fakes import Comparer, FormulaLM
+from refusals import refusals
 
 import evalbias
 from evalbias import data
@@ -39,10 +41,8 @@ def test_prompts_about_a_source_and_an_output_stay_as_they_are(snapshot):
         for language in ("en", "ja"):
             scores = PointwiseJudge(criterion, language=language)
             scores.predict.demos = [dspy.Example(**ITEM, score=3.0)]
-            first, last = (
-                PairwiseJudge(criterion, ties=place == "last", instruction_place=place, language=language)
-                for place in ("first", "last")
-            )
+            compares = partial(PairwiseJudge, criterion, language=language)
+            first, last = compares(instruction_place="first"), compares(instruction_place="last", ties=True)
             first.predict.demos = [dspy.Example(**PAIR, preference="B")]
             prompts += [scores.messages(ITEM), first.messages(PAIR), last.messages(PAIR)]
             prompts.append(likelihood_messages(scores.criterion, "Where is it?"))
@@ -143,17 +143,14 @@ def test_a_signature_keeps_its_instructions_inputs_and_descriptions():
     assert PairwiseJudge(Graded).predict.signature.instructions == asked
 
 
-@pytest.mark.parametrize(
-    ("kind", "bounds", "labels", "line"),
-    [
-        (int, {"ge": 0, "le": 2}, ("0", "1", "2"), "Answer with a whole number from 0 (worst) to 2 (best)."),
-        (float, {"ge": 1, "le": 3}, ("1", "2", "3"), "Answer with a whole number from 1 (worst) to 3 (best)."),
-        (bool, {}, ("No", "Yes"), "Answer with Yes or No."),
-        (Literal["bad", "fair", "good"], {}, ("bad", "fair", "good"), "Answer with bad, fair or good."),
-        (Literal["fail", "pass"], {}, ("fail", "pass"), "Answer with fail or pass."),
-        (Literal[1, 2, 3], {}, ("1", "2", "3"), "Answer with a whole number from 1 (worst) to 3 (best)."),
-    ],
-)
+@pytest.mark.parametrize(("kind", "bounds", "labels", "line"), [
+    (int, {"ge": 0, "le": 2}, ("0", "1", "2"), "Answer with a whole number from 0 (worst) to 2 (best)."),
+    (float, {"ge": 1, "le": 3}, ("1", "2", "3"), "Answer with a whole number from 1 (worst) to 3 (best)."),
+    (bool, {}, ("No", "Yes"), "Answer with Yes or No."),
+    (Literal["bad", "fair", "good"], {}, ("bad", "fair", "good"), "Answer with bad, fair or good."),
+    (Literal["fail", "pass"], {}, ("fail", "pass"), "Answer with fail or pass."),
+    (Literal[1, 2, 3], {}, ("1", "2", "3"), "Answer with a whole number from 1 (worst) to 3 (best)."),
+])  # fmt: skip
 def test_the_type_of_the_scored_output_is_the_scale(kind, bounds, labels, line):
     judge = PointwiseJudge(of(kind, **bounds))
     assert judge.criterion.labels == labels
@@ -165,10 +162,8 @@ def test_the_type_of_the_scored_output_is_the_scale(kind, bounds, labels, line):
     assert row["distribution"] == pytest.approx(dict(zip(labels, shares / shares.sum(), strict=True)))
     assert row["mode"] == values[-1]
     judge.predict.demos = [dspy.Example(question="a", answer="b", score=one) for one in (labels[0], values[-1])]
-    assert [message["content"] for message in judge.messages({"question": "a", "answer": "b"})[2::2]] == [
-        labels[0],
-        labels[-1],
-    ]
+    shown = judge.messages({"question": "a", "answer": "b"})[2::2]
+    assert [message["content"] for message in shown] == [labels[0], labels[-1]]
 
 
 def test_labels_in_the_output_field_of_a_signature_are_read_as_in_dspy():
@@ -196,42 +191,31 @@ def test_labels_in_the_output_field_of_a_signature_are_read_as_in_dspy():
     assert preference_label(labeled_as_in_dspy(pair.copy(better="A"), compares)) == "A"  # what people say counts
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: PointwiseJudge(of(int)), r"\.grade is int with the bounds none, which says no scale: give int or flo"),
-        (lambda: PointwiseJudge(of(int, ge=1)), r"is int with the bounds {'ge': 1}"),
-        (lambda: PointwiseJudge(of(float, ge=0.5, le=1)), "which says no scale"),
-        (lambda: PointwiseJudge(of(str)), "is str with the bounds none"),
-        (lambda: PointwiseJudge(of(Literal[1, 3])), r"Literal\[1, 3\] .* without gaps"),
-        (lambda: PointwiseJudge(dspy.Signature("a -> b: bool, c: str")), r"has the outputs \['b', 'c'\]: a judge"),
-        (lambda: PointwiseJudge(Graded, inputs=INPUTS), "Graded has input fields of its own"),
-        (lambda: PointwiseJudge(Graded, judged="grade"), r"judged='grade' is none of the inputs \['question'"),
-        (lambda: PointwiseJudge(RIGHT, judged="answer"), "name the judge's input fields too"),
-        (lambda: PointwiseJudge(RIGHT, inputs={"a b": "A"}), "give FIELD -> label in the prompt"),
-        (lambda: PointwiseJudge(RIGHT, inputs={"score": "Score"}), "'score' is a field of people's answers"),
-        (lambda: PointwiseJudge(RIGHT, inputs={"a": "Text", "b": "Text"}), "a label of its own"),
-        (lambda: Criterion("a", "b?", (1, 3), answers=("x", "y")), "has 2 words for the 3 scores from 1 to 3"),
-        (lambda: Criterion("a", "b?", (1, 2), answers=("x", "X")), "give each score a word of its own"),
-    ],
+test_what_makes_no_judge_is_refused = refusals(
+    lambda make: make(),
+    (lambda: PointwiseJudge(of(int)), r"\.grade is int with the bounds none, which says no scale: give int or flo"),
+    (lambda: PointwiseJudge(of(int, ge=1)), r"is int with the bounds {'ge': 1}"),
+    (lambda: PointwiseJudge(of(float, ge=0.5, le=1)), "which says no scale"),
+    (lambda: PointwiseJudge(of(str)), "is str with the bounds none"),
+    (lambda: PointwiseJudge(of(Literal[1, 3])), r"Literal\[1, 3\] .* without gaps"),
+    (lambda: PointwiseJudge(dspy.Signature("a -> b: bool, c: str")), r"has the outputs \['b', 'c'\]: a judge"),
+    (lambda: PointwiseJudge(Graded, inputs=INPUTS), "Graded has input fields of its own"),
+    (lambda: PointwiseJudge(Graded, judged="grade"), r"judged='grade' is none of the inputs \['question'"),
+    (lambda: PointwiseJudge(RIGHT, judged="answer"), "name the judge's input fields too"),
+    (lambda: PointwiseJudge(RIGHT, inputs={"a b": "A"}), "give FIELD -> label in the prompt"),
+    (lambda: PointwiseJudge(RIGHT, inputs={"score": "Score"}), "'score' is a field of people's answers"),
+    (lambda: PointwiseJudge(RIGHT, inputs={"a": "Text", "b": "Text"}), "a label of its own"),
+    (lambda: Criterion("a", "b?", (1, 3), answers=("x", "y")), "has 2 words for the 3 scores from 1 to 3"),
+    (lambda: Criterion("a", "b?", (1, 2), answers=("x", "X")), "give each score a word of its own"),
 )
-def test_what_makes_no_judge_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-JUDGES = {
-    "fields": lambda: PointwiseJudge(RIGHT, inputs=INPUTS),
-    "signature": lambda: PointwiseJudge(Graded),
-    "words": lambda: PointwiseJudge(of(Literal["bad", "fair", "good"])),
-    "pair": lambda: PairwiseJudge(RIGHT, inputs=INPUTS, judged="answer"),
-    "ranker": lambda: PairwiseRanker(PairwiseJudge(RIGHT, inputs=INPUTS)),
-}
 
 
 @pytest.mark.slow
 def test_saved_judges_keep_their_fields_in_a_fresh_process(tmp_path):
-    programs = {tmp_path / f"{name}.json": make() for name, make in JUDGES.items()}
+    judges = [PointwiseJudge(RIGHT, inputs=INPUTS), PointwiseJudge(Graded)]
+    judges += [PointwiseJudge(of(Literal["bad", "fair", "good"])), PairwiseJudge(RIGHT, inputs=INPUTS, judged="answer")]
+    judges += [PairwiseRanker(PairwiseJudge(RIGHT, inputs=INPUTS))]
+    programs = {tmp_path / f"{k}.json": judge for k, judge in enumerate(judges)}
     saved = programs | {tmp_path / "rubric.json": Rubric([RIGHT, PRESETS["summeval"][0]], weights=[3, 1])}
     for file, program in saved.items():
         program.save(str(file))
@@ -275,9 +259,8 @@ def test_a_metric_reads_the_other_inputs_from_the_example():
 def test_files_map_columns_to_the_fields_of_a_saved_judge(tmp_path):
     file = tmp_path / "judge.json"
     PointwiseJudge(RIGHT, inputs=INPUTS).save(str(file))
-    rows = [
-        {"q": f"When {k}?", "context": "c", "gold": "r", "answer": f"Reply {k}.", "score": 1 + k % 5} for k in range(9)
-    ]
+    texts = {"context": "c", "gold": "r"}
+    rows = [{"q": f"When {k}?", **texts, "answer": f"Reply {k}.", "score": 1 + k % 5} for k in range(9)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     mapping = {"question": "q", "reference": "gold"}
     judge = evalbias.load(file)
@@ -316,14 +299,11 @@ def test_the_name_of_a_model_is_taken_where_a_model_is(monkeypatch):
     assert made == ["openai/gpt-4o-mini", "anthropic/some", "openai/other"]
 
 
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("embedded", r"give evalbias\.embedded_judge_lm\(\), evalbias"),
-        ("Qwen/Qwen3-4B", r"give evalbias\.LocalLM\('Qwen/Qwen3-4B'\) for a folder or a Hugging Face name, "),
-        ("gpt-4o", r"or dspy\.LM\('gpt-4o', \.\.\.\) for one that DSPy reaches otherwise"),
-    ],
-)
+@pytest.mark.parametrize(("name", "remedy"), [
+    ("embedded", r"give evalbias\.embedded_judge_lm\(\), evalbias"),
+    ("Qwen/Qwen3-4B", r"give evalbias\.LocalLM\('Qwen/Qwen3-4B'\) for a folder or a Hugging Face name, "),
+    ("gpt-4o", r"or dspy\.LM\('gpt-4o', \.\.\.\) for one that DSPy reaches otherwise"),
+])  # fmt: skip
 def test_the_name_of_a_model_that_dspy_does_not_know_is_refused_with_what_to_write(name, remedy):
     judge = PointwiseJudge(Criterion("quality", "is it good?"))
     for ask in (lambda: judge.batch([dspy.Example(**ITEM)], lm=name), lambda: judge.set_lm(name)):

@@ -24,10 +24,8 @@ from evalbias.programs.writing import PlainPredict
 
 QUALITY = Criterion("quality", "is it good?")
 ITEMS = [dspy.Example(source="the cat", output="the cat " + "sat " * n).with_inputs("source", "output") for n in (1, 9)]
-PAIRS = [
-    dspy.Example(source="the cat", candidates=["the mat " * n, "a cat"]).with_inputs("source", "candidates")
-    for n in (1, 9)
-]
+PAIRS = [dspy.Example(source="the cat", candidates=["the mat " * n, "a cat"]) for n in (1, 9)]
+PAIRS = [pair.with_inputs("source", "candidates") for pair in PAIRS]
 
 
 @pytest.fixture(params=["local", "server"])

@@ -4,10 +4,8 @@ import pytest
 from browser import Browser, program
 from report.test_page import HOSTILE, folder, measured  # noqa: F401
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(program() is None, reason="needs Chromium (apt-get install chromium)"),
-]
+no_browser = pytest.mark.skipif(program() is None, reason="needs Chromium (apt-get install chromium)")
+pytestmark = [pytest.mark.slow, no_browser]
 SHOWN = "[...document.querySelectorAll('.tip')].filter(t => getComputedStyle(t).display != 'none').length"
 
 
@@ -42,11 +40,9 @@ def test_nothing_is_wider_than_the_screen(folder, width):  # noqa: F811
     with Browser(width, 700) as browser:
         browser.open(folder / "report.html")
         assert browser.evaluate("document.documentElement.scrollWidth") == width
-        smallest = (
-            "Math.min(...[...document.querySelectorAll('figure svg text')].filter(t => t.getClientRects().length)"
-        )
-        heights = browser.evaluate(smallest + ".map(t => t.getBoundingClientRect().height))")
-        assert heights > 9  # pixels: readable on a telephone
+        drawn = "[...document.querySelectorAll('figure svg text')].filter(t => t.getClientRects().length)"
+        smallest = browser.evaluate(f"Math.min(...{drawn}.map(t => t.getBoundingClientRect().height))")
+        assert smallest > 9  # pixels: readable on a telephone
 
 
 def test_terms_are_reached_by_keyboard_and_shown(browser):

@@ -33,9 +33,8 @@ class WithDict:
 
 
 def test_undefined_is_null_and_everything_else_survives():
-    converted = to_json(
-        {"a": Result(math.nan, np.array([1.0, math.inf])), 2: (np.int64(3), "x", None, True), "t": WithDict()}
-    )
+    given = {"a": Result(math.nan, np.array([1.0, math.inf])), 2: (np.int64(3), "x", None, True), "t": WithDict()}
+    converted = to_json(given)
     assert converted == {"a": {"value": None, "rows": [1.0, "Infinity"]}, "2": [3, "x", None, True], "t": {"x": None}}
     text = json.dumps(converted, allow_nan=False)
     assert [json_number(v) for v in json.loads(text)["a"]["rows"]] == [1.0, math.inf]
@@ -71,11 +70,9 @@ def test_any_criterion_has_a_file_name(tmp_path):
 
 
 def test_the_same_settings_name_the_same_folder():
-    first, again = (
-        default_path({"command": "refine measure", "a": 1, "b": 2}),
-        default_path({"b": 2, "a": 1, "command": "refine measure"}),
-    )
-    assert first == again != default_path({"command": "refine measure", "a": 1, "b": 3})
+    first, again = {"command": "refine measure", "a": 1, "b": 2}, {"b": 2, "a": 1, "command": "refine measure"}
+    assert default_path(first) == default_path(again) != default_path({**first, "b": 3})
+    first = default_path(first)
     assert first.as_posix().startswith("runs/refine-measure-")
 
 
@@ -96,8 +93,7 @@ def test_only_the_parts_of_a_setting_that_differ_are_shown(tmp_path):
 OPENS = """
 import sys
 from pathlib import Path
-from evalbias.runs import RunFolder
-from evalbias.runs import FolderInUse
+from evalbias.runs import FolderInUse, RunFolder
 try:
     folder = RunFolder(Path(sys.argv[1]), {})
 except FolderInUse as error:
@@ -184,9 +180,8 @@ def test_only_what_a_run_writes_is_deleted(tmp_path, monkeypatch):
         for name in (*ours, *theirs):
             (folder.path / name).write_text("")
     assert [file.name for file in delete_run(tmp_path / "run")] == ["data.jsonl", "mine", "search", "thesis.tex"]
-    assert sorted(f"{f.relative_to(tmp_path / 'run')}" for f in (tmp_path / "run").rglob("*") if f.is_file()) == sorted(
-        theirs
-    )
+    left = [f"{f.relative_to(tmp_path / 'run')}" for f in (tmp_path / "run").rglob("*") if f.is_file()]
+    assert sorted(left) == sorted(theirs)
     monkeypatch.chdir(tmp_path / "run")
     RunFolder(Path("new"), {}).close()
     monkeypatch.chdir("new")
@@ -226,10 +221,8 @@ def test_a_folder_that_cannot_be_read_is_listed_as_damaged(tmp_path):
     (tmp_path / "loop/run.json").symlink_to("run.json")
     (tmp_path / "no run").mkdir()
     found = {run.path.name: (run.status, bool(run.damage)) for run in runs.list_runs(tmp_path)}
-    assert found == {
-        "good": ("stopped", False),
-        **dict.fromkeys(("pipe", "looped", "folder", "loop"), ("damaged", True)),
-    }
+    damaged = dict.fromkeys(("pipe", "looped", "folder", "loop"), ("damaged", True))
+    assert found == {"good": ("stopped", False), **damaged}
 
 
 @pytest.mark.slow
@@ -279,10 +272,8 @@ def test_runs_are_listed_and_shown(folder):
     with RunFolder(folder / "two", SETTINGS) as opened:
         opened.write_result({**RESULT, "n": [1, 3]})
     listed = json.loads(printed("list", "--root", ".", "--json").stdout)
-    assert [(run["path"], run["status"], run["model"]) for run in listed] == [
-        ("two", "finished", "m"),  # the latest first
-        ("one", "finished", "m"),
-    ]
+    latest_first = [(name, "finished", "m") for name in ("two", "one")]
+    assert [(run["path"], run["status"], run["model"]) for run in listed] == latest_first
     assert "2 runs in ." in printed("list", "--root", ".").stdout
     shown = printed("show", "one").stdout
     assert "one: finished" in shown

@@ -45,10 +45,9 @@ def test_a_torn_chunk_is_set_aside_whole(tmp_path):
         assert (aside.read_bytes() if aside.exists() else b"") == (left[len(whole) :] + b"\n" if cut > 1 else b"")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b'[{"key": 1}, {"key": 2}]', b"my notes", b'{"my": "notes"}', b'{"my": "no', b"\x00" * 9, b"[" * 10_000 + b"\n"],
-)
+@pytest.mark.parametrize("content", [
+    b'[{"key": 1}, {"key": 2}]', b"my notes", b'{"my": "notes"}', b'{"my": "no', b"\x00" * 9, b"[" * 10_000 + b"\n"
+])  # fmt: skip
 @pytest.mark.parametrize("first", ["read", "append"])
 def test_a_file_of_something_else_is_left_as_it_is(tmp_path, content, first):
     file = tmp_path / "notes.jsonl"
@@ -75,18 +74,15 @@ def test_records_of_a_chunk_agree_on_its_length(tmp_path, length, place):
     assert (tmp_path / "log.jsonl").read_text() == "".join(lines)
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        (None, r"damaged \(its checksum differs\): delete the line"),  # a changed digit
-        ('{"score": 4.5, "crc": "0123456x"}', r"damaged \(its checksum differs\): delete the line"),
-        ('{"scor": 4.5, "crc": "01234567"}', r"damaged \(its checksum differs\): delete the line"),
-        ("nonsense", "not JSON .*delete the file to start over"),
-        ("[1]", "not a JSON object: delete the file to start over"),
-        ('{"score": 4.5}', r"no record of this log, it lacks \['crc'\]: delete the file"),
-        ('{"n": 4.5}', r"no record of this log, it lacks \['score', 'crc'\]: delete the file"),
-    ],
-)
+@pytest.mark.parametrize(("line", "told"), [
+    (None, r"damaged \(its checksum differs\): delete the line"),  # a changed digit
+    ('{"score": 4.5, "crc": "0123456x"}', r"damaged \(its checksum differs\): delete the line"),
+    ('{"scor": 4.5, "crc": "01234567"}', r"damaged \(its checksum differs\): delete the line"),
+    ("nonsense", "not JSON .*delete the file to start over"),
+    ("[1]", "not a JSON object: delete the file to start over"),
+    ('{"score": 4.5}', r"no record of this log, it lacks \['crc'\]: delete the file"),
+    ('{"n": 4.5}', r"no record of this log, it lacks \['score', 'crc'\]: delete the file"),
+])  # fmt: skip
 def test_a_damaged_line_is_named(tmp_path, line, told):
     journal = Journal(tmp_path / "log.jsonl")
     journal.append([{"score": 1.25}])
@@ -233,12 +229,8 @@ def test_files_are_replaced_whole(tmp_path):
 
 
 def test_a_table_of_numbers_is_written_a_row_a_line(tmp_path):
-    content = {
-        "a": [[1.5, None], [3, 4]],
-        "b": [["x], [y"], [1]],
-        "c": [[[1], [2]], [[3]]],
-        "d": [{"e": [[]]}, [1, [2]]],
-    }
+    content = {"a": [[1.5, None], [3, 4]], "b": [["x], [y"], [1]], "c": [[[1], [2]], [[3]]]}
+    content |= {"d": [{"e": [[]]}, [1, [2]]]}
     write_json(tmp_path / "table.json", content)
     text = (tmp_path / "table.json").read_text(encoding="utf-8")
     assert json.loads(text) == content
