@@ -237,15 +237,12 @@ def test_a_model_that_answers_a_seed_or_any_temperature_with_an_error_is_asked_w
     } - {*refused}
 
 
-@pytest.mark.parametrize(
-    ("error", "remedy"),
-    [
-        (dspy.LMRateLimitError("Too many requests\n\nTo fix:\n  - Wait", status=429), "requests. Go on later, or give"),
-        (dspy.LMBillingError("No credit.", status=429), r"No credit\. Add credit to the account"),
-        (dspy.LMTransportError("refused"), r"refused\. Check that the server runs, and its address\.$"),
-        (dspy.LMServerError("overloaded", status=503), r"did not answer: overloaded\.$"),
-    ],
-)
+@pytest.mark.parametrize(("error", "remedy"), [
+    (dspy.LMRateLimitError("Too many requests\n\nTo fix:\n  - Wait", status=429), "requests. Go on later, or give"),
+    (dspy.LMBillingError("No credit.", status=429), r"No credit\. Add credit to the account"),
+    (dspy.LMTransportError("refused"), r"refused\. Check that the server runs, and its address\.$"),
+    (dspy.LMServerError("overloaded", status=503), r"did not answer: overloaded\.$"),
+])  # fmt: skip
 def test_a_failed_request_names_the_remedy_of_its_own_error(error, remedy):
     lm, engine = writer(lambda *_: {"1": 1.0})
     engine.complete = lambda _: (_ for _ in ()).throw(error)

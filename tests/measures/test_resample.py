@@ -622,15 +622,12 @@ def of_systems(x, codes):
     return compare_means(np.zeros(len(scores)), scores, names, clusters=[*codes, *range(1000, 1040)]).differences[0]
 
 
-@pytest.mark.parametrize(
-    ("estimator", "truth"),
-    [
-        (lambda x, codes: estimate_share(x, clusters=codes), 0.5),
-        (lambda x, codes: estimate_mean(x, method="normal", clusters=codes, draws=Draws(resamples=200)), 0.5),
-        (of_labels, 0.5),
-        (of_systems, 0.0),
-    ],
-)
+@pytest.mark.parametrize(("estimator", "truth"), [
+    (lambda x, codes: estimate_share(x, clusters=codes), 0.5),
+    (lambda x, codes: estimate_mean(x, method="normal", clusters=codes, draws=Draws(resamples=200)), 0.5),
+    (of_labels, 0.5),
+    (of_systems, 0.0),
+])  # fmt: skip
 def test_one_large_input_does_not_hide_behind_the_number_of_the_others(estimator, truth):
     """One of 134 inputs holds a third of the items, and those of an input agree as often as in a share of .75."""
     codes, covered = np.repeat(np.arange(134), [67] + [1] * 133), 0
