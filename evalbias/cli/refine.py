@@ -16,6 +16,7 @@ import typer
 from evalbias import evaluation
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import say
+from evalbias.data.items import input_key
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
 from evalbias.evaluation.loops import LoopRun, conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.words import count
@@ -53,7 +54,9 @@ def refine_measure_command(options: SelfOptions, out: Out) -> None:
     more = {"data": paths, "data_sha256": [loop.sha256 for loop in loops], "by": by}
     with Run("refine measure", options, None, out, more=more) as run:
         summarize = partial(evaluation.summarize_loop, n_resamples=options.resamples, seed=options.seed)
-        summaries = [summarize(loop.name, loop.own, loop.expected, numbers=loop.numbers) for loop in loops]
+        summaries = [
+            summarize(loop.name, loop.own, loop.expected, numbers=loop.numbers, inputs=loop.inputs) for loop in loops
+        ]
         pairs = evaluation.compare_loops(loops, n_resamples=options.resamples, seed=options.seed)
         conclusions = [conclude_self(summary, rounds=by) for summary in summaries]
         result: dict[str, Any] = {"loops": summaries, "pairs": pairs, "conclusions": conclusions}
@@ -110,7 +113,8 @@ def _from_file(path: Path, options: SelfOptions, to_mqm: QuantileMap | None) -> 
     texts = [dspy.Example({**first, **last.get(item, {})}) for item, first in zip(loop.ids, firsts, strict=True)]
     scores, outside = _mapped(loop.scores(options.expected), to_mqm, options.expected)
     own = loop.scores(options.own)
-    return Recorded(loop.name, loop.numbers, items, own, scores, loop.sha256, outside, texts)
+    inputs = [input_key(dspy.Example({**first, "id": item})) for item, first in zip(loop.ids, firsts, strict=True)]
+    return Recorded(loop.name, loop.numbers, items, own, scores, loop.sha256, outside, texts, inputs=inputs)
 
 
 def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tuple[FloatArray, int]:

@@ -7,7 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +242,7 @@ def measure_rounds(
     *,
     quality: ArrayLike | None = None,
     ids: Sequence[str] | None = None,
+    inputs: Sequence[str] = (),
     n_resamples: int = N_RESAMPLES,
     seed: int,
 ) -> list[Measurement]:
@@ -249,7 +250,7 @@ def measure_rounds(
 
     ``own`` are (t, n) scores by the loop itself, a row per round; ``expected`` are on the same range, and ``quality``,
     expected scores in their original points, is reported too. ``ids`` (n,) default to the items' numbers. The intervals
-    come from ``n_resamples`` bootstrap resamples. ValueError for different shapes.
+    come from ``n_resamples`` bootstrap resamples of ``inputs`` (n,), or of items. ValueError for different shapes.
     """
     rows = [np.asarray(v, dtype=np.float64) for v in (own, expected, *([] if quality is None else [quality]))]
     if rows[0].ndim != 2 or len({row.shape for row in rows}) > 1:
@@ -258,7 +259,7 @@ def measure_rounds(
     names = tuple(map(str, range(rows[0].shape[1]))) if ids is None else tuple(ids)
     rounds = []
     for scores, *others in zip(*rows, strict=True):
-        judged = Judged(names, "own score", scores, dict(zip((EXPECTED, QUALITY), others, strict=False)))
+        judged = Judged(names, "own score", scores, dict(zip((EXPECTED, QUALITY), others, strict=False)), inputs=inputs)
         rounds.append(measure(SelfBias(), judged, seed=seed, n_resamples=n_resamples))
     return rounds
 
@@ -304,14 +305,16 @@ def summarize_loop(
     expected: ArrayLike,
     *,
     numbers: Sequence[int] | None = None,
+    inputs: Sequence[str] = (),
     n_resamples: int = N_RESAMPLES,
     seed: int,
 ) -> LoopSummary:
     """Measure every round of a loop and test the last against the first.
 
     ``own`` and ``expected`` are (t, n) scores on the same range; ``numbers`` number the t rounds, by default 0, 1, ...
+    Items of the same of the ``inputs`` (n,) are resampled and swapped together.
     """
-    rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
+    rounds = measure_rounds(own, expected, inputs=inputs, n_resamples=n_resamples, seed=seed)
     last = max((k for k, m in enumerate(rounds) if m["bias"].n), default=len(rounds) - 1)  # a cut loop ends empty
     change = compare_judges(rounds[0], rounds[last], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
     return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change, last)
@@ -329,6 +332,8 @@ class LoopScores:
     items: tuple[str, ...]  # (n,) identifiers, equal in two loops for the same input
     own: FloatArray  # (t, n)
     expected: FloatArray  # (t, n)
+    _: KW_ONLY
+    inputs: Sequence[str] = ()  # (n,) input of each item
 
 
 @dataclass(frozen=True)
@@ -363,7 +368,8 @@ def compare_loops(loops: Sequence[LoopScores], *, n_resamples: int = N_RESAMPLES
         for loop, place in zip((first, second), places, strict=True):
             at = loop.numbers.index(number), [place[item] for item in items]
             own, expected = (scores[at][None] for scores in (loop.own, loop.expected))  # (1, n)
-            sides += measure_rounds(own, expected, ids=items, n_resamples=n_resamples, seed=seed)
+            inputs = [loop.inputs[i] for i in at[1]] if loop.inputs else ()
+            sides += measure_rounds(own, expected, ids=items, inputs=inputs, n_resamples=n_resamples, seed=seed)
         comparison = compare_judges(*sides, n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
         pairs.append(LoopPair(first.name, second.name, number, len(items), comparison))
     return pairs

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures import arrays
 from evalbias.measures.arrays import SLACK, TINY, Clusters, FloatArray, checked, cluster_codes, ratio, settled, vectors
 from evalbias.measures.equal_quality import ONE_RATING, TOO_WEAK, Effect, EqualQuality
-from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, effective_size, worth
+from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, effective_size, variance_of_mean, worth
 
 # Mean human scores of all items, from a judge on all of them and people on a few (rates: ``verdicts``). A judge's mean
 # score is wrong by its bias; human scores of some items show by how much, if these are a random sample of all.
@@ -71,7 +71,7 @@ def corrected_mean(
     units = worth(codes[: len(human)])
     df, squares = max(units - (2 if weight else 1), 1), ((deviations - weight * moved) ** 2).sum()
     if limits == (0.0, 1.0):
-        variance = units / (units - 1) * float((deviations**2).sum())
+        variance = variance_of_mean(human, codes[: len(human)])
         squares += 1 / min(len(human), effective_size(float(human.mean()), variance, bare.units)) ** 2
     elif np.ptp(human) == 0 or not squares > 0:  # the error of equal labels may be a rounding error of their mean
         return replace(bare, value=estimate, reason=ALIKE)

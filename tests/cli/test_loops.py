@@ -53,6 +53,10 @@ def test_refine_measure_on_the_recordings(data_dir, tmp_path):
     assert told["rounds"][5]["estimates"]["bias"]["n"] == 0  # no human scored the iterations between
     assert told["change"]["changes"]["bias"]["test"]["n"] == 50
     assert {f.name for f in (tmp_path / "run").iterdir()} == {"run.json", "result.json", "report.html"}
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    as_jsonl(tmp_path / "shared.jsonl", [row | {"input_id": row["i"] // 2} for row in rows])
+    (told,) = answered("refine", "measure", "--data", "shared.jsonl", *options[2:6], cwd=tmp_path)["loops"]
+    assert told["rounds"][0]["estimates"]["bias"]["n"] > told["rounds"][0]["estimates"]["bias"]["units"]
     several = ["--data", file, "--data", folder / "deepseek_moe__yor-en.jsonl.gz", "--expected", "bleurt_mapped"]
     shown = evalbias("refine", "measure", *several, "--resamples", 50, "--out", "several", cwd=tmp_path).stdout
     assert all(words in shown for words in ("first -> last", "Between loops"))
