@@ -84,7 +84,8 @@ class AlignReport(CompileReport):
         """Sentences on items without an answer, and on what the search had to do without; empty without any."""
         lost = f"{count(self.unanswered, 'item')} took no part: the judge gave no answer that can be read."
         asked = {GUIDELINES, "GEPA", *self.settings.get("optimizers", ())}
-        missed = [f"{name} ({why.rstrip('.')})" for name, why in self.left_out.items() if asked & {name, name[:-2]}]
+        left_out = [(name, why) for name, why in self.left_out.items() if name.split()[0] in asked]  # as "SIMBA 2"
+        missed = [f"{name} ({why.rstrip('.')})" for name, why in left_out]
         missing = f"Not tried: {'; '.join(missed)}." if missed else ""
         return " ".join(filter(None, [lost if self.unanswered else "", missing]))
 
