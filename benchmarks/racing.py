@@ -24,6 +24,8 @@ from benchmarks.embedded_judge.tokenizer import comparison_wordings
 from benchmarks.harness import argument_parser, finish, markdown
 from evalbias import data
 from evalbias.data import world
+from evalbias.data.items import input_key
+from evalbias.evaluation.judged import Judged
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import estimate_share
 from evalbias.measures.arrays import FloatArray
@@ -81,14 +83,15 @@ def compared(ask: Ask, pool: Sequence[dspy.Example], pairs: int, seed: int) -> C
     drawn, judge = random.Random(seed).sample(list(pool), pairs), PairwiseJudge(SYNTHETIC)
     place_of = {_texts(pair): place for place, pair in enumerate(pool)}
 
-    def looked_up(_: Any, texts: Sequence[str], examples: Sequence[dspy.Example], *__: Any, **___: Any) -> FloatArray:
+    def looked_up(_: Any, texts: Sequence[str], examples: Sequence[dspy.Example], __: Any) -> list[Judged]:
         places = [place_of[_texts(pair)] for pair in examples]
-        return np.stack([ask(text)[places] for text in texts])
+        ids, inputs = tuple(map(str, places)), [input_key(pair) for pair in examples]
+        return [Judged(ids, SYNTHETIC.name, ask(text)[places, None], inputs=inputs) for text in texts]
 
     found = list[ZEPOReport]()
     for racing in (False, True):
         search = ZEPO(GrammarParaphraser(world.PARTS), select=False, racing=racing, seed=seed)
-        with mock.patch("evalbias.optimizers.zepo.probabilities", looked_up):  # asked once for each wording
+        with mock.patch("evalbias.optimizers.zepo.answers_under", looked_up):  # asked once for each wording
             found.append(search.compile(judge, trainset=drawn, lm=NoModel()).report)
     exact, raced = found
     values = [search.tried[search.best].objective for search in found]
