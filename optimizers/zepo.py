@@ -314,11 +314,12 @@ class _Search:
                 judged[number] = both_answers(judged[number], answers) if start else answers
             if incumbent and self.zepo.select:
                 unsure = [number for number in left if hardly_answers(judged[number], incumbent.judged)]
-                self.rejected += [(UNSURE, left.pop(number)) for number in unsure]
+                self.rejected += [(UNSURE, texts[number]) for number in unsure]
                 behind |= dict.fromkeys(unsure, incumbent.number)
-            if incumbent and left and upto < len(self.examples):
+            rivals = {number: judged[number] for number in left if number not in behind}
+            if incumbent and rivals and upto < len(self.examples):
                 behind |= drop(
-                    {number: judged[number] for number in left},
+                    rivals,
                     incumbent.number,
                     incumbent.judged,
                     self.objective,

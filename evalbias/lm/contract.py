@@ -30,7 +30,7 @@ MOST_DECISIONS = 64  # closed questions about a state in a request: every endpoi
 
 
 REMEDIES = {
-    "billing": "Add credit to the account, or use another key.",
+    "billing": types.CREDIT_REMEDY,
     "rate_limit": "Go on later, or give dspy.LM more num_retries.",
     **dict.fromkeys(("transport", "timeout"), "Check that the server runs, and its address."),
 }

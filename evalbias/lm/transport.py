@@ -28,7 +28,7 @@ import aiohttp
 import certifi
 
 from evalbias.lm.reading import Unreadable
-from evalbias.lm.types import KEY_REMEDY
+from evalbias.lm.types import CREDIT_REMEDY, KEY_REMEDY
 from evalbias.values import get_logger
 
 Result = TypeVar("Result")
@@ -354,12 +354,11 @@ def key_blanker(key: str | None) -> Callable[[str], str]:
 
 # Codes with status 429 by which OpenAI's API says that the account has no credit left.
 SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
-CREDIT = "Add credit to the account, or use another key."
 ADDRESS = "Check the address and the model's name."
 REMEDIES = {
     **dict.fromkeys(range(300, 400), "Texts and keys are not sent on: give that address yourself if you trust it."),
     401: KEY_REMEDY,
-    402: CREDIT,
+    402: CREDIT_REMEDY,
     403: f"A key with the necessary permission is needed. {KEY_REMEDY}",
     404: ADDRESS,
     405: ADDRESS,
@@ -395,7 +394,7 @@ class StatusError(RequestError):
         self.denied = status < 400 or status in (401, 402, 403) or spent
         self.missing = status in (404, 405)  # a server of web pages refuses POST with 405
         words = reason[: self.REASON].rstrip(" .")
-        remedy = CREDIT if spent else REMEDIES.get(status, "")
+        remedy = CREDIT_REMEDY if spent else REMEDIES.get(status, "")
         super().__init__(f"status {status}{f', {words}' if words else ''}. {remedy}".rstrip())
 
 

@@ -293,6 +293,7 @@ KEY_REMEDY = (
     "to https://api.openai.com only, which reads no other, as TYPESAFE_API_KEY to https://api.typesafe.ai."
 )
 """Advice for a server that asks for a key."""
+CREDIT_REMEDY = "Add credit to the account, or use another key."
 
 
 class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem
