@@ -26,7 +26,7 @@ from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers import offers
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE, JudgeOptimizer, Problem, both_halves, some_inputs
 from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, ORDERS, READING, Offer
-from evalbias.optimizers.race import Points, Race, Ran, combination, reading
+from evalbias.optimizers.race import Race, Ran, combination, reading
 from evalbias.optimizers.rules import (
     CHOICE_LEVEL,
     ERROR_LEVEL,
@@ -111,8 +111,8 @@ class Align(JudgeOptimizer):
 
     Candidates, each the best of its kind by the searched items:
 
-    * reading: the given judge with a line through its scores, or a cut of its passes, learned on the labels; of pairs,
-      both orders averaged;
+    * reading: the given judge with a line through its scores, with weights of the levels beside it where the model
+      reports their probabilities, or with a cut of its passes, learned on the labels; of pairs, both orders averaged;
     * demonstrations: random, spread over people's scores, and of highest RS;
     * library: general edits of the question (``evalbias.programs.edits``), which need no model, and no cue;
     * with a ``reflection_lm``, guidelines distilled from people's reasons, and an instruction by ``dspy.GEPA``;
@@ -218,7 +218,7 @@ class Align(JudgeOptimizer):
     def made_from_all(
         self, problem: Problem, halves: Sequence[Problem], made: Sequence[Mapping[str, Candidate]]
     ) -> dict[str, Candidate]:
-        """Make what came first on both halves together; its scores are read along one line for all of them."""
+        """Make what came first on both halves together; its scores are read in one way for all of them."""
         first, second = halves
         before, candidates = problem.given.answers, dict[str, Candidate]()
         assert before is not None
@@ -366,12 +366,13 @@ def _prompt(judge: Any, item: dspy.Example) -> list[str]:
     return "\n".join(message["content"] for message in judge.messages(item)).split("\n")
 
 
-def offered(problem: Problem, offer: Offer, points: Points) -> Candidate:
-    """Return an offer as a candidate, its scores read along a line or a cut if there is one."""
+def offered(problem: Problem, offer: Offer, found: ScoreCorrection | None) -> Candidate:
+    """Return an offer as a candidate, its scores read as was found."""
     program, name = offer.program, offer.name
-    if points and getattr(program, "correction", None) is None:
-        program, words = program.deepcopy(), "a line through" if len(points) == 2 else "a cut of"
-        program.correction, name = ScoreCorrection({}, reading=points), f"{name}, with {words} the scores"
+    if found and getattr(program, "correction", None) is None:
+        words = "a line through the scores" if len(found.reading) == 2 else "a cut of the scores"
+        program, name = program.deepcopy(), f"{name}, with {'weights of the levels' if found.slopes else words}"
+        program.correction = found
     prompts = 2 if isinstance(program, PairwiseJudge) and program.debias else 1
     price = prompts * len("\n".join(_prompt(program, problem.fit[0])))
     return Candidate(name, program, {"kind": offer.kind}, price=price, kind=offer.kind)

@@ -444,13 +444,15 @@ def rounds(items: int, fewest: int, rivals: int = 1, budget: float = 0) -> list[
 def both_halves(before: Judged, halves: Sequence[Judged]) -> Judged:
     """Return the answers to both halves as answers to all the items that the given judge answered."""
     own = (LEVEL_SHARES, SAMPLES)  # covariates of the given judge's own answers
+    shares = [half.covariates[LEVEL_SHARES] for half in halves if LEVEL_SHARES in half.covariates]
+    theirs = {LEVEL_SHARES: np.concatenate(shares)} if len(shares) == len(halves) else {}
     first, second = (half.asked for half in halves)
     coverage = np.concatenate([first.coverage, second.coverage])
     return replace(
         before,
         answers=np.concatenate([half.answers for half in halves]),
         asked=replace(before.asked, coverage=coverage, reasons={**first.reasons, **second.reasons}),
-        covariates={name: column for name, column in before.covariates.items() if name not in own},
+        covariates={name: column for name, column in before.covariates.items() if name not in own} | theirs,
     )
 
 

@@ -1,11 +1,11 @@
-"""The race of what may make a judge agree better, on items that people labeled, and the line through its scores."""
+"""The race of what may make a judge agree better, on items that people labeled, and how its scores are then read."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,23 +13,20 @@ import dspy
 import numpy as np
 import optuna
 
-from evalbias.evaluation.judged import Judged
-from evalbias.measures.arrays import FloatArray, defined
-from evalbias.measures.corrections import ScoreCorrection
+from evalbias.evaluation.judged import LEVEL_SHARES, Judged
+from evalbias.measures.arrays import FloatArray, IntArray, defined
+from evalbias.measures.corrections import ScoreCorrection, fit_level_weights, fit_line, level_features
 from evalbias.optimizers.base import rounds
 from evalbias.optimizers.correction import folds_of
 from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, Offer, without_cue
-from evalbias.optimizers.rules import KAPPA, PEARSON, agreement_of
+from evalbias.optimizers.rules import KAPPA, PEARSON, AgreementMeasure, agreement_of
 from evalbias.optimizers.selection import count_unanswered, hardly_answers
 from evalbias.programs.edits import with_lines
 
 FEWEST = 24  # fewest items in the first round: on half of them, every third search loses the one edit that helps
 TRIALS = 8  # combinations that are tried
 MADE_OF = {LIBRARY: 3, DEMOS: 2, GUIDELINES: 1}  # kind -> its best that combinations are made of
-
-
-Points = tuple[tuple[float, float], ...]
-"""A reading of scores; see ``ScoreCorrection.reading``."""
+PENALTIES = (1.0, 3.0, 10.0)  # of the weights of the levels: variance of what a line leaves, over that of a weight
 
 
 @dataclass(frozen=True)
@@ -139,60 +136,71 @@ def combination(judge: Any, used: Sequence[Offer]) -> Offer:
 
 
 # How a judge's scores are read. A judge that is lenient, or whose scores crowd, is nearer to people along a line
-# a + b score, fitted by least squares; of 0 and 1, where the score from which people would pass an item is not .5.
+# a + b score, fitted by least squares; one whose model holds some level too probable, with weights of the levels; of 0
+# and 1, where the score from which people would pass an item is not .5.
+
+Fit = Callable[[FloatArray, FloatArray, Mapping[str, FloatArray]], ScoreCorrection | None]
 
 
-def reading(judged: Judged, *, seed: int) -> Points:
-    """Fit the points of ``ScoreCorrection.reading`` to a judge's scores; none where no reading is shown to be nearer.
+def reading(judged: Judged, *, seed: int) -> ScoreCorrection | None:
+    """Fit how a judge's scores are read; None where no reading is shown to be nearer to people.
 
     Shown on the items themselves, by parts: each part is read by what the others fit, and the mean absolute difference
-    from people must be lower by more than its standard error; of pass or fail, the share of wrong verdicts.
+    from people must be lower than that of the scores, or of a simpler reading, by more than its standard error; of pass
+    or fail, the share of wrong verdicts.
     """
     measure = agreement_of(judged)
     if measure is not KAPPA and not (measure is PEARSON and judged.on_peoples_scale and judged.scale):
-        return ()
-    fit = _cut if measure is KAPPA else partial(_line, scale=judged.scale)
-    scores, people = judged.answers, measure.columns(judged)[1]
-    kept = defined(scores, people)
+        return None
+    # 1 the readings, the simplest first
+    scores, people, features = judged.answers, measure.columns(judged)[1], dict[str, FloatArray]()
+    readings: list[list[Fit]] = [[lambda x, y, _: _cut(x, y)]]
+    if measure is PEARSON and (scale := judged.scale):
+        readings = [[lambda x, y, _: fit_line(x, y, scale)]]
+        if LEVEL_SHARES in judged.covariates:
+            features = level_features(judged.covariate(LEVEL_SHARES), scale)
+            readings.append([partial(fit_level_weights, scale=scale, penalty=penalty) for penalty in PENALTIES])
+    # 2 the items and their parts
+    kept = defined(scores, people, *features.values())
     folds = folds_of(judged, seed)[kept]
-    scores, people = scores[kept], people[kept]
+    scores, people, features = scores[kept], people[kept], {name: x[kept] for name, x in features.items()}
     if len(np.unique(folds)) < 3:
-        return ()
+        return None
+    # 3 the first that is nearer than those before
+    chosen: Fit | None = None
+    nearest = _error(measure, scores, people)
+    for rivals in readings:
+        errors = [_error(measure, _read(fit, scores, people, features, folds), people) for fit in rivals]
+        best = min(range(len(rivals)), key=lambda place: float(errors[place].mean()))
+        gain = nearest - errors[best]
+        if gain.mean() > gain.std() / math.sqrt(len(gain)):
+            chosen, nearest = rivals[best], errors[best]
+    return chosen and chosen(scores, people, features)
+
+
+def _error(measure: AgreementMeasure, read: FloatArray, people: FloatArray) -> FloatArray:
+    return np.abs((read >= 0.5 if measure is KAPPA else read) - people)
+
+
+def _read(
+    fit: Fit, scores: FloatArray, people: FloatArray, features: Mapping[str, FloatArray], folds: IntArray
+) -> FloatArray:
+    """Return the scores (n,) of each part as what the others fit reads them."""
     read = np.array(scores)
     for fold in np.unique(folds):
         inside = folds == fold
-        points = fit(scores[~inside], people[~inside])
-        read[inside] = ScoreCorrection({}, reading=points)(scores[inside], {}) if points else scores[inside]
-    own, new = ((x >= 0.5).astype(float) if measure is KAPPA else x for x in (scores, read))
-    nearer = np.abs(own - people) - np.abs(new - people)
-    if not nearer.mean() > nearer.std() / math.sqrt(len(nearer)):
-        return ()
-    return fit(scores, people)
+        within, others = ({name: x[side] for name, x in features.items()} for side in (inside, ~inside))
+        if (found := fit(scores[~inside], people[~inside], others)) is not None:
+            read[inside] = found(scores[inside], within)
+    return read
 
 
-def along(points: Points, judged: Judged) -> Judged:
-    """Return a judge's scores as they are read."""
-    scale = judged.scale or (-math.inf, math.inf)
-    scores = ScoreCorrection({}, reading=points)(judged.answers, {}, scale=scale) if points else judged.answers
-    return replace(judged, answers=scores)
-
-
-def _line(scores: FloatArray, people: FloatArray, scale: Any) -> Points:
-    """Return the two ends of a + b score on the scale, b > 0; none where no line rises."""
-    spread = float(((scores - scores.mean()) ** 2).sum())
-    slope = float(((scores - scores.mean()) * people).sum()) / spread if spread > 1e-12 else 0.0
-    if not slope > 0:
-        return ()
-    low, high = map(float, scale)
-    return tuple((end, float(people.mean() + slope * (end - scores.mean()))) for end in (low, high))
-
-
-def _cut(scores: FloatArray, people: FloatArray) -> Points:
-    """Return points that bring the score from which most verdicts are right to .5; none where no score is."""
+def _cut(scores: FloatArray, people: FloatArray) -> ScoreCorrection | None:
+    """Return a reading that brings the score from which most verdicts are right to .5; None where no score is."""
     levels = np.unique(scores)
     cuts = (levels[1:] + levels[:-1]) / 2
     if not len(cuts):
-        return ()
+        return None
     right = [(1 - np.abs((scores >= cut) - people)).sum() for cut in cuts]
     cut = float(cuts[int(np.argmax(right))])
-    return ((0.0, 0.0), (cut, 0.5), (1.0, 1.0)) if 0 < cut < 1 else ()
+    return ScoreCorrection({}, reading=((0.0, 0.0), (cut, 0.5), (1.0, 1.0))) if 0 < cut < 1 else None

@@ -15,7 +15,7 @@ from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Reasoning, Sampling
 from evalbias.lm.decisions import LEVELS
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.measures.corrections import ScoreCorrection, Slope
+from evalbias.measures.corrections import LEVEL, ScoreCorrection, Slope, level_features
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion, asked_about
 from evalbias.programs.items import check_item, label_of, length_feature, own_inputs, read_item, text_length
@@ -47,7 +47,8 @@ def _check_correction(name: str, value: Any) -> None:
     instance_of(ScoreCorrection | None, "a ScoreCorrection or None")(name, value)
     if value and value.pairs:
         raise ValueError(f"{name}: it was learned on comparisons, and this judge scores: learn one on scores.")
-    if value and (other := [feature for feature in value.slopes if feature not in (LIKELIHOOD, LENGTH)]):
+    known = (LIKELIHOOD, LENGTH)
+    if value and (other := [feature for feature in value.slopes if feature not in known and LEVEL not in feature]):
         raise ValueError(
             f"{name}: a judge cannot tell {other[0]!r:.80} of an output, only {LIKELIHOOD} and {LENGTH}: call the "
             "correction with its scores and your own numbers."
@@ -236,6 +237,15 @@ class PointwiseJudge(Judge):
         lengths = np.array([text_length(e.output, correction.length) for e in items], dtype=np.float64)
         features = {LENGTH: length_feature(lengths)}
         reasons = dict[int, str]()
+        if any(LEVEL in feature for feature in correction.slopes):
+            if drawn := max((row.get("samples") or 0 for row in scored), default=0):
+                raise ValueError(
+                    f"The judge of {self.criterion.name} reads its scores by the model's probabilities of the levels, "
+                    f"and these are counted over {drawn} answers: take a model that reports probabilities, align the "
+                    "judge with this one, or set judge.correction = None for scores as they are."
+                )
+            shares = np.array([list(row["distribution"].values()) for row in scored])
+            features |= level_features(shares, self.criterion.scale)
         if LIKELIHOOD in correction.slopes:
             try:
                 likelihoods, reasons = likelihoods_and_refusals(

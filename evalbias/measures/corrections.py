@@ -238,6 +238,8 @@ def _contrasts(
     return people_means, intervals(by_people, psi), favors, enough
 
 
+LEVEL = "log-probability of "  # begins the names of the features of the judge's own answer, before a level
+
 # Score correction: subtract the effect of features of the text, such as its length, from a judge's scores. The slopes
 # are fitted on items that people rated, at equal quality and together (``EqualQuality``). Scores of outputs with equal
 # features keep their order and their distances. Nothing is known of a slope beyond the values it was fitted on, so an
@@ -261,7 +263,7 @@ class Slope:
 
 @dataclass(frozen=True)
 class ScoreCorrection:
-    """Correction of a judge's scores for the effects of features of the judged text.
+    """Correction of a judge's scores for features of the judged text, or of its own probabilities of the levels.
 
     Examples:
         >>> correction = ScoreCorrection({"words": Slope(0.01, center=200.0)}, shift=0.5)
@@ -269,7 +271,8 @@ class ScoreCorrection:
         [3.5, 1.5, nan]
     """
 
-    slopes: Mapping[str, Slope]  # by feature: "likelihood" in nats, "length" as its logarithm, or any other
+    # By feature: "likelihood" in nats, "length" as its logarithm, those of ``level_features``, or any other.
+    slopes: Mapping[str, Slope]
     shift: float = 0.0  # points that every score is too high; of comparisons in one order, the lean to the first place
     reduction: str = "sum"  # of token log-probabilities to the likelihood (LS), "sum" or "mean"
     length: str = "characters"  # unit of length, or "graphemes"
@@ -332,6 +335,64 @@ class ScoreCorrection:
             inside = x if part.bounds is None else np.clip(x, *part.bounds)
             corrected = corrected - part.slope * (inside - part.center)
         return np.asarray(np.clip(corrected, *scale))
+
+
+LEAST = 1e-4  # probability of a level below which no smaller one counts: its logarithm would outweigh the others
+
+
+def level_features(shares: FloatArray, scale: tuple[float, float]) -> dict[str, FloatArray]:
+    """Return (n,) the log-probability of every level of a scale, in nats, by the names that corrections give them.
+
+    ``shares`` (n, K) are the probabilities of the K whole numbers of the scale; NaN stays NaN.
+
+    Examples:
+        >>> features = level_features(np.array([[0.5, 0.5], [1.0, 0.0]]), (0, 1))
+        >>> {name: x.round(2).tolist() for name, x in features.items()}
+        {'log-probability of 0': [-0.69, 0.0], 'log-probability of 1': [-0.69, -9.21]}
+    """
+    levels = range(round(scale[0]), round(scale[1]) + 1)
+    columns = np.log(np.maximum(shares, LEAST)).T
+    return {f"{LEVEL}{level}": column for level, column in zip(levels, columns, strict=True)}
+
+
+def fit_line(scores: FloatArray, people: FloatArray, scale: tuple[float, float]) -> ScoreCorrection | None:
+    """Fit people's scores (n,) along a line a + b score, by least squares; None where no line rises.
+
+    Examples:
+        >>> fit_line(np.array([3.0, 4.0, 5.0]), np.array([1.0, 3.0, 5.0]), (1, 5)).reading
+        ((1.0, -3.0), (5.0, 5.0))
+    """
+    spread = float(((scores - scores.mean()) ** 2).sum())
+    slope = float(((scores - scores.mean()) * people).sum()) / spread if spread > 1e-12 else 0.0
+    ends = [(float(end), float(people.mean() + slope * (end - scores.mean()))) for end in scale]
+    return ScoreCorrection({}, reading=tuple(ends)) if slope > 0 else None
+
+
+def fit_level_weights(
+    scores: FloatArray,
+    people: FloatArray,
+    features: Mapping[str, FloatArray],
+    *,
+    scale: tuple[float, float],
+    penalty: float,
+) -> ScoreCorrection | None:
+    """Fit people's scores (n,) by a line through the expected score and weights of the levels; None where none rises.
+
+    The expected score gives a level its number as its weight, whatever the model holds of it. What the line leaves,
+    r (n,), is explained by the levels' log-probabilities X (n, K), each less its mean, by ridge regression:
+
+        w = (X'X + penalty I)^-1 X'r
+    """
+    line = fit_line(scores, people, scale)
+    if line is None:
+        return None
+    columns = np.stack(list(features.values()), axis=1)
+    centers = columns.mean(axis=0)
+    x, left = columns - centers, people - line(scores, {})
+    weights = np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ left)
+    ends = zip(columns.min(axis=0).tolist(), columns.max(axis=0).tolist(), strict=True)
+    slopes = map(Slope, (-weights).tolist(), centers.tolist(), ends)  # a correction subtracts
+    return replace(line, slopes=dict(zip(features, slopes, strict=True)))
 
 
 def fit_score_correction(

@@ -12,11 +12,12 @@ import pytest
 
 import evalbias
 from evalbias.evaluation.bias import Quote
-from evalbias.evaluation.judged import HUMAN_SCORES
+from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES
 from evalbias.lm.types import ChoiceLogprobs, Unanswered
+from evalbias.measures.corrections import level_features
 from evalbias.optimizers import Align, align, offers, race
 from evalbias.optimizers.align import ENOUGH
-from evalbias.optimizers.base import rounds
+from evalbias.optimizers.base import both_halves, rounds
 from evalbias.optimizers.offers import COMBINATION, DEMOS, LIBRARY, READING, REASONING, quotes, spread, taught
 from evalbias.optimizers.race import combination, reading
 from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule, mean_error
@@ -426,17 +427,53 @@ def test_a_line_is_fitted_only_where_it_brings_scores_nearer():
     rng = np.random.default_rng(0)
     people = np.clip(rng.normal(3, 1, size=120), 1, 5)
     lenient = by_hand(np.clip(people + 1 + 0.3 * rng.normal(size=120), 1, 5), scale=(1, 5), **{HUMAN_SCORES: people})
-    (low, a), (high, b) = reading(lenient, seed=0)
+    (low, a), (high, b) = reading(lenient, seed=0).reading
     slope, intercept = np.polyfit(lenient.answers, people, 1)
     assert (low, high) == (1.0, 5.0)
     assert (a, b) == pytest.approx((intercept + slope, intercept + 5 * slope))
     fair = by_hand(people + 0.3 * rng.normal(size=120), scale=(-9, 15), **{HUMAN_SCORES: people})
-    assert reading(fair, seed=0) == ()
+    assert reading(fair, seed=0) is None
     passed = (people > 3.6).astype(float)
     forecast = by_hand(1 / (1 + np.exp(-2 * (people - 2.5))), scale=(0, 1), **{HUMAN_SCORES: passed})
-    (_, (cut, middle), _) = reading(forecast, seed=0)
+    (_, (cut, middle), _) = reading(forecast, seed=0).reading
     assert middle == 0.5
     assert 0.8 < cut < 0.95  # .9 is the forecast at 3.6
+
+
+def levels_of(seed, *, noise, n=120):
+    """Answers of a judge that holds level 2 by another number of nats in each item, whatever its quality."""
+    rng = np.random.default_rng(seed)
+    people = np.clip(rng.normal(3, 1, size=n), 1, 5)
+    opinion = people + 0.6 * rng.normal(size=n)
+    logits = -((np.arange(1, 6) - opinion[:, None]) ** 2) / 2
+    logits[:, 1] += noise * rng.normal(size=n)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    answers = shares @ np.arange(1, 6)
+    return by_hand(answers, scale=(1, 5), **{HUMAN_SCORES: people, LEVEL_SHARES: shares})
+
+
+def test_levels_get_weights_where_the_model_holds_one_for_no_reason():
+    gains = []
+    for seed in range(5):
+        found, new = reading(levels_of(seed, noise=5.0), seed=0), levels_of(100 + seed, noise=5.0)
+        read = found(new.answers, level_features(new.covariate(LEVEL_SHARES), (1, 5)))
+        raw, weighted = (np.corrcoef(scores, new.covariate(HUMAN_SCORES))[0, 1] for scores in (new.answers, read))
+        gains.append(weighted - raw)
+    assert min(gains) > 0
+    assert np.mean(gains) > 0.08  # from .66 to .77
+
+
+def test_levels_of_a_judge_that_follows_people_get_no_weights():
+    found = [reading(levels_of(seed, noise=0.0), seed=seed) for seed in range(40)]
+    assert sum(bool(one and one.slopes) for one in found) <= 2  # 1 to 2 % of 200
+
+
+def test_both_halves_keep_the_probabilities_that_both_have():
+    first, second = (levels_of(seed, noise=1.0) for seed in (0, 1))
+    whole = both_halves(by_hand(np.zeros(240), scale=(1, 5)), [first, second])
+    assert whole.covariate(LEVEL_SHARES).shape == (240, 5)
+    bare = replace(second, covariates={})
+    assert LEVEL_SHARES not in both_halves(by_hand(np.zeros(240)), [first, bare]).covariates
 
 
 @pytest.mark.slow

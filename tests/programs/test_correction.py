@@ -10,7 +10,13 @@ from refusals import refusals
 
 from evalbias.lm import types
 from evalbias.lm.types import Likelihood, LogLikelihood
-from evalbias.measures.corrections import ScoreCorrection, Slope, fit_score_correction
+from evalbias.measures.corrections import (
+    ScoreCorrection,
+    Slope,
+    fit_level_weights,
+    fit_score_correction,
+    level_features,
+)
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.files import load
@@ -71,6 +77,37 @@ def test_what_is_fitted_leaves_the_rest_of_each_effect():
     # from a correction for length alone to one for both, length keeps no effect of its own
     alone = fit_score_correction(scores, ratings, {"length": length})
     assert effects(alone.towards(fitted, 0.3)(scores, features), "length") == pytest.approx([0], abs=1e-9)
+
+
+def test_weights_of_the_levels_are_those_of_the_penalized_least_squares():
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.ones(3), size=30)
+    scores, people = shares @ [1, 2, 3], rng.uniform(1, 3, size=30) + shares[:, 2]
+    features = level_features(shares, (1, 3))
+    found = fit_level_weights(scores, people, features, scale=(1, 3), penalty=2.0)
+    slope, intercept = np.polyfit(scores, people, 1)
+    x = np.log(shares) - np.log(shares).mean(axis=0)
+    stacked, wanted = (
+        np.vstack([x, np.sqrt(2.0) * np.eye(3)]),
+        np.append(people - intercept - slope * scores, np.zeros(3)),
+    )
+    weights = np.linalg.lstsq(stacked, wanted, rcond=None)[0]
+    assert found(scores, features) == pytest.approx(intercept + slope * scores + x @ weights)
+    assert fit_level_weights(scores, -scores, features, scale=(1, 3), penalty=2.0) is None  # no line rises
+
+
+def test_a_judge_reads_its_scores_by_the_probabilities_of_the_levels(tmp_path):
+    weights = {"log-probability of 1": Slope(0.1, -2.0), "log-probability of 5": Slope(-0.2, -1.0)}
+    correction = ScoreCorrection(weights, reading=((1.0, 1.0), (5.0, 4.0)))
+    judge = PointwiseJudge(C, correction=correction)
+    judge.save(tmp_path / "judge.json")
+    read = load(tmp_path / "judge.json")
+    assert read.correction == correction
+    (found,) = read.batch(items(1, 0), lm=FormulaLM())
+    p = found.distribution
+    by_line = 1 + 0.75 * (found.raw_score - 1)
+    by_hand = by_line - 0.1 * (math.log(p["1"]) + 2) + 0.2 * (math.log(p["5"]) + 1)
+    assert found.score == pytest.approx(by_hand)
 
 
 def test_differences_within_pairs_are_not_centered():

@@ -13,6 +13,7 @@ from evalbias import ZEPO, GrammarParaphraser, PairwiseRanker, Sampling
 from evalbias.evaluation import judge_examples
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.types import NoProbabilities
+from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -35,6 +36,14 @@ def quality(text, _):
     for label in "12345":
         sharp[label] = math.exp(-((int(label) - q) ** 2))
     return {label: weight / sum(sharp.values()) for label, weight in sharp.items()}
+
+
+def test_a_judge_that_reads_the_probabilities_of_the_levels_takes_no_counts():
+    weights = ScoreCorrection({"log-probability of 5": Slope(-0.1)})
+    lm, _ = writer(quality)
+    judge = PointwiseJudge(C, scoring="sampled", sampling=K, correction=weights)
+    with pytest.raises(ValueError, match="counted over 30 answers"):
+        judge.batch([dspy.Example(source="s", output="q=3 z=0")], lm=lm)
 
 
 def sampled(**options):
