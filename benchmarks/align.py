@@ -8,7 +8,7 @@ snippets (ICE, CoNaLa), and measures it on outputs for other inputs. The answers
 was stopped goes on. ``--bare`` compiles the same judge on the same outputs with DSPy's own optimizers as they are, the
 model of the judge (or ``--api-base``, a server of it) writing for them, and measures what each returns on the same
 others. ``--alone`` measures each edit and each way to choose demonstrations by itself on the others, for so many draws:
-what there is to be found.
+what there is to be found. ``--readings`` does so with the ways to read the scores of one and the same answers.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ import numpy as np
 import evalbias
 from benchmarks.harness import argument_parser, as_text, finish, keeping_answers, lines, markdown, percents
 from evalbias.data.items import input_key
-from evalbias.evaluation.judged import judge_examples
+from evalbias.evaluation.judged import HUMAN_SCORES, judge_examples
 from evalbias.lm.decisions import ClientLM
 from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, MeasuringLM, Question
+from evalbias.measures.corrections import fit_line
 from evalbias.optimizers import Align, offers
 from evalbias.optimizers.base import Problem
+from evalbias.optimizers.race import reading
 from evalbias.optimizers.selection import Candidate
 from evalbias.programs.metrics import agreement_feedback, labeled
 
@@ -40,6 +42,7 @@ SNIPPETS = "judges/ice_conala_scores.jsonl.gz"  # code that people graded, below
 WRITTEN = "judges/seq2seq_scores.jsonl.gz"  # simplifications and corrections that people rated, below EVALBIAS_DATA
 EDIT = "point by point"  # words of the edit of the library that helps in the planted worlds
 SIDES = ("before", "after")
+READ = {"spearman": "Spearman", "pearson": "Pearson", "error": "mean error"}
 LONGEST = 400  # tokens of a text that DSPy's optimizers have the model write
 OWN = 0.7  # share of the error's variance that is the item's own, whatever the prompt
 CRITERION = evalbias.Criterion("merit", "is it any good?")
@@ -255,6 +258,36 @@ def alone(args: argparse.Namespace, model: Any) -> Study:
     )
 
 
+def readings(args: argparse.Namespace, model: Any) -> Study:
+    """Return a row for each judge and way to read its scores: agreement of the others with people, mean of the splits.
+
+    The judge's own answers are read; its prompt is the given one, or has no cue.
+    """
+    judge, align, body = evalbias.PointwiseJudge(SETS[args.set][1]), Align(n_resamples=200), list[list[str]]()
+    numbers: dict[tuple[str, str], list[Any]] = {}
+    lm = keeping_answers(model, args.out / "answers.jsonl")
+    for seed in range(args.readings):
+        train, test = rated_outputs(args.set, seed, args.train, args.test)
+        for name, program in (("as given", judge), ("no cue", offers.without_cue(judge))):
+            labeled, asked = (judge_examples(program, items, lm=lm) for items in (train, test))
+            people, scale = labeled.covariate(HUMAN_SCORES), judge.criterion.scale
+            found = {"the mean level": None, "a line": fit_line(labeled.answers, people, scale)}
+            found["as Align chooses"] = reading(labeled, seed=seed)
+            for way, correction in found.items():
+                read = program.deepcopy()
+                read.correction = correction
+                after = judge_examples(read, test, lm=lm)
+                changes = align.compare(asked, after)["agreement"].changes
+                numbers.setdefault((name, way), []).append([changes[n].after.value for n in READ])
+                chosen = "weights of the levels" if correction and correction.slopes else "a line"
+                print(seed, name, way, chosen, *(f"{v:+.2f}" for v in numbers[name, way][-1]), sep=" | ", flush=True)
+    for (name, way), rows in numbers.items():
+        body.append([name, way, *(f"{value:+.3f}" for value in np.mean(rows, axis=0))])
+    about = f". {len(train)} labels, {len(test)} other outputs in each split; means of {args.readings} splits."
+    text = f"{about}\n\n{markdown(('prompt', 'scores are', *READ.values()), body)}"
+    return f"How scores are read, on {args.set}", text, section_of(args, "readings", Path(args.lm).stem)
+
+
 def main() -> None:
     """Run what the command line asks for."""
     parser = argument_parser(__doc__, out="align")
@@ -270,6 +303,7 @@ def main() -> None:
     parser.add_argument("--api-base", help="server of the same model that writes for DSPy's: llama.cpp's is faster")
     parser.add_argument("--bare", nargs="+", choices=["GEPA", "SIMBA", "MIPROv2"], help="DSPy's in place of Align")
     parser.add_argument("--alone", type=int, metavar="SPLITS", help="each thing that is tried by itself, in so many")
+    parser.add_argument("--readings", type=int, metavar="SPLITS", help="ways to read the scores, in so many")
     args = parser.parse_args()
     if args.simulate:
         rows = [row for labels in args.labels for row in simulated(labels, args.simulate)]
@@ -284,7 +318,7 @@ def main() -> None:
     if args.lm:
         args.out.mkdir(parents=True, exist_ok=True)
         lm = evalbias.LocalLM(args.lm, dtype=args.dtype, max_tokens=LONGEST, temperature=1.0)
-        study = alone if args.alone else others if args.bare else real
+        study = alone if args.alone else readings if args.readings else others if args.bare else real
         title, text, section = study(args, lm)
         finish(args, "align", f"## {title}\n\n{lm.model} in {args.dtype}{text}", section=section)
 
