@@ -34,6 +34,7 @@ from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, MeasuringLM, Que
 from evalbias.measures.corrections import fit_line
 from evalbias.optimizers import Align, offers
 from evalbias.optimizers.base import Problem
+from evalbias.optimizers.offers import REASONING, Offer
 from evalbias.optimizers.race import reading
 from evalbias.optimizers.selection import Candidate
 from evalbias.programs.metrics import agreement_feedback, labeled
@@ -240,7 +241,12 @@ def alone(args: argparse.Namespace, model: Any) -> Study:
         train, test = rated_outputs(args.set, seed, args.train, args.test)
         answered, before = (judge_examples(judge, items, lm=lm) for items in (train, test))
         problem = Problem(judge, train, [], [], lm, Candidate("given", judge))
-        for offer in offers.demonstrated(problem, answered, args.k, seed=seed) + offers.worded(judge):
+        offered = offers.demonstrated(problem, answered, args.k, seed=seed) + offers.worded(judge)
+        if args.reasons:
+            thinking = judge.deepcopy()
+            thinking.reasoning = evalbias.Reasoning(samples=args.reasons)
+            offered = [Offer(REASONING, f"{args.reasons} texts of reasons before the answer", thinking)]
+        for offer in offered:
             compared = align.compare(before, judge_examples(offer.program, test, lm=lm))
             changes = [compared["agreement"].changes["pearson"], compared["verbosity"].changes["length_effect"]]
             found.setdefault(offer.name, []).append(changes)
@@ -251,11 +257,8 @@ def alone(args: argparse.Namespace, model: Any) -> Study:
         body.append([name, *(agreement.text() for agreement, _ in rows), *map(" -> ".join, both)])
     headings = ("what", *(f"split {seed}" for seed in range(args.alone)), "mean", "effect of length, mean")
     about = f". {len(train)} labels, {len(test)} other outputs in each split; Pearson with people: \\* p < .05."
-    return (
-        f"What Align tries, one by one, on {args.set}",
-        f"{about}\n\n{markdown(headings, body)}",
-        section_of(args, "one by one"),
-    )
+    title, words = ("Reasons", "reasons") if args.reasons else ("What Align tries, one by one", "one by one")
+    return f"{title}, on {args.set}", f"{about}\n\n{markdown(headings, body)}", section_of(args, words)
 
 
 def readings(args: argparse.Namespace, model: Any) -> Study:
@@ -303,6 +306,9 @@ def main() -> None:
     parser.add_argument("--api-base", help="server of the same model that writes for DSPy's: llama.cpp's is faster")
     parser.add_argument("--bare", nargs="+", choices=["GEPA", "SIMBA", "MIPROv2"], help="DSPy's in place of Align")
     parser.add_argument("--alone", type=int, metavar="SPLITS", help="each thing that is tried by itself, in so many")
+    parser.add_argument(
+        "--reasons", type=int, metavar="TEXTS", help="of --alone, reasons in so many texts, not the rest"
+    )
     parser.add_argument("--readings", type=int, metavar="SPLITS", help="ways to read the scores, in so many")
     args = parser.parse_args()
     if args.simulate:
@@ -318,6 +324,8 @@ def main() -> None:
     if args.lm:
         args.out.mkdir(parents=True, exist_ok=True)
         lm = evalbias.LocalLM(args.lm, dtype=args.dtype, max_tokens=LONGEST, temperature=1.0)
+        if args.reasons and args.api_base is not None:
+            lm = evalbias.ServerLM(Path(args.lm).stem, base_url=args.api_base)
         study = alone if args.alone else readings if args.readings else others if args.bare else real
         title, text, section = study(args, lm)
         finish(args, "align", f"## {title}\n\n{lm.model} in {args.dtype}{text}", section=section)

@@ -70,8 +70,8 @@ class PointwiseJudge(Judge):
             7); ``"sampled"`` estimates them from repeated answers, for models that report none.
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
         correction: Correction of every score for the output's likelihood under the judge's own model, as
-            ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do; for the
-            instructions and demonstrations that it was fitted with.
+            ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do, or for
+            the probabilities of the levels, as ``Align`` does; for the prompt that it was fitted with.
         reasoning: Let the model write reasons before it answers, and average the probabilities measured after each:
             True, or ``evalbias.Reasoning(samples=...)``. Sampled scoring takes a single answer after each.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels

@@ -448,8 +448,7 @@ def levels_of(seed, *, noise, n=120):
     logits = -((np.arange(1, 6) - opinion[:, None]) ** 2) / 2
     logits[:, 1] += noise * rng.normal(size=n)
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    answers = shares @ np.arange(1, 6)
-    return by_hand(answers, scale=(1, 5), **{HUMAN_SCORES: people, LEVEL_SHARES: shares})
+    return by_hand(shares @ np.arange(1, 6), scale=(1, 5), **{HUMAN_SCORES: people, LEVEL_SHARES: shares})
 
 
 def test_levels_get_weights_where_the_model_holds_one_for_no_reason():
@@ -470,10 +469,9 @@ def test_levels_of_a_judge_that_follows_people_get_no_weights():
 
 def test_both_halves_keep_the_probabilities_that_both_have():
     first, second = (levels_of(seed, noise=1.0) for seed in (0, 1))
-    whole = both_halves(by_hand(np.zeros(240), scale=(1, 5)), [first, second])
+    whole, part = (both_halves(by_hand(np.zeros(240)), [first, o]) for o in (second, replace(second, covariates={})))
     assert whole.covariate(LEVEL_SHARES).shape == (240, 5)
-    bare = replace(second, covariates={})
-    assert LEVEL_SHARES not in both_halves(by_hand(np.zeros(240)), [first, bare]).covariates
+    assert LEVEL_SHARES not in part.covariates
 
 
 @pytest.mark.slow
