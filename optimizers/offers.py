@@ -15,7 +15,7 @@ import numpy as np
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.lm.contract import as_unanswered
 from evalbias.lm.decisions import ClientLM
-from evalbias.lm.dspy_seam import FAILED, INVALID, message_of
+from evalbias.lm.dspy_seam import FAILED, INVALID, keys_hidden, message_of
 from evalbias.measures import rs_scores, unfairness_scores
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.optimizers.base import Problem, shown_by
@@ -160,7 +160,7 @@ def distilled(problem: Problem, judged: Judged, reflection_lm: Any, reason: str)
         cases = [gaps[i][1] for i in order[start : start + CASES]]
         predict = dspy.Predict(Distill)
         try:
-            with dspy.context(lm=reflection_lm):
+            with dspy.context(lm=reflection_lm), keys_hidden(reflection_lm):
                 lines = predict(question=judge.predict.signature.instructions, cases=cases).guidelines or []
         except dspy.AdapterParseError:
             wrong = "the model that reflects answered in another form"
@@ -222,7 +222,7 @@ def taught(problem: Problem, optimizers: Mapping[str, Any]) -> list[Offer]:
     examples = [e.copy(**judge.own(e)).with_inputs(*judge.own(e)) for e in examples]  # by the judge's own names
     for name, optimizer in optimizers.items():
         try:
-            with dspy.context(lm=ClientLM(problem.lm)):
+            with dspy.context(lm=ClientLM(problem.lm)), keys_hidden(getattr(optimizer, "reflection_lm", None)):
                 program = optimizer.compile(judge.deepcopy(), trainset=examples)
         except Exception as error:  # of any kind: it is another's code, and ends one candidate and not the search
             left_out[name] = f"{type(error).__name__}: {error!s:.300}"

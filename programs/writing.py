@@ -10,7 +10,7 @@ import dspy
 
 from evalbias.lm.cache import resolve_lm
 from evalbias.lm.calls import HARMLESS, Call, driven
-from evalbias.lm.dspy_seam import active_trace, refusal_of
+from evalbias.lm.dspy_seam import active_trace, keys_hidden, refusal_of
 from evalbias.lm.types import raise_refused
 from evalbias.programs.prompts import Fields, Inputs, Message
 from evalbias.programs.saved import Predictor
@@ -64,7 +64,7 @@ class PlainPredict(dspy.Module):  # type: ignore[misc]
 
     async def _answer(self, inputs: Inputs) -> dspy.Prediction:
         try:
-            with dspy.context(adapter=PlainTextAdapter()):
+            with dspy.context(adapter=PlainTextAdapter()), keys_hidden(self.predict.lm or dspy.settings.lm):
                 return self.predict(**inputs)
         except dspy.AdapterParseError:
             return dspy.Prediction(**{_only_output(self.predict.signature): ""})

@@ -2,11 +2,14 @@
 
 import json
 import logging
+import traceback
+from functools import partial
 
 import dspy
 import pytest
 from fake_server import serving
 from fakes import Comparer, pair
+from loopback import Handler, listening
 
 from evalbias.evaluation import run_loops
 from evalbias.optimizers import ZEPO
@@ -81,3 +84,31 @@ def test_logs_of_loops_and_searches_hold_no_secret_also_where_the_model_fails(tm
         assert len(run_loops(loop, more, log_dir=tmp_path / "loops").failed) == 1
     loop.save(str(tmp_path / "loop.json"))
     check_clean(tmp_path, log)
+
+
+class Repeating(Handler):
+    """Refuses every request, and repeats the key that came with it."""
+
+    def reply(self, _):
+        key = self.headers["Authorization"].removeprefix("Bearer ")
+        self.send(401, json.dumps({"error": {"message": f"Incorrect API key provided: {key}."}}).encode())
+
+
+@pytest.mark.parametrize("given", [{"api_key": MARK}, {}])
+def test_a_key_that_a_provider_repeats_is_in_no_error_of_a_model_of_dspy(given, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "another-canary" if given else MARK)
+    criterion, item = Criterion("q", "is it good?"), dspy.Example(id="1", source="s", output="t", concepts=["dog"])
+    with listening(Repeating) as address:
+        lm = dspy.LM("openai/tiny", api_base=address, cache=False, num_retries=0, **given)
+        write = PlainPredict("concepts -> text")
+        write.set_lm(lm)
+        asks = [partial(PointwiseJudge(criterion, scoring=way).batch, [item], lm=lm) for way in ("expected", "sampled")]
+        for ask in (*asks, partial(write, concepts=["dog"])):
+            with pytest.raises((ConnectionError, dspy.LMError), match=r"provided: \[key\]") as raised:
+                ask()
+            assert MARK not in "".join(traceback.format_exception(raised.value))
+        loop = SelfRefine(dspy.Predict("concepts -> text"), ConceptsFeedback(), write, field="text", max_iterations=1)
+        loop.set_lm(lm)
+        (failed,) = run_loops(loop, [item]).failed.values()
+    assert "provided: [key]" in failed
+    assert MARK not in failed

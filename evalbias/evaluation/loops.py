@@ -21,6 +21,7 @@ from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Comparison, Measurement, compare_judges
 from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
 from evalbias.evaluation.words import conclude, count, signed, with_interval
+from evalbias.lm.dspy_seam import keys_hidden
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.resample import Draws, estimate_mean
 from evalbias.programs.feedback import Feedback, FeedbackSource, checked_source, expected_scores, validated
@@ -208,7 +209,8 @@ def _run(program: Any, example: dspy.Example) -> Loop:
     name = str(example.id)
     with count_usage() as spent:
         try:
-            prediction = program(**dict(example.items()))
+            with keys_hidden(dspy.settings.lm, *(predictor.lm for predictor in program.predictors())):
+                prediction = program(**dict(example.items()))
         except Exception as error:  # a user's module may raise anything; the item is reported by its id
             return Loop(name, (), error=f"{type(error).__name__}: {error}", calls=spent.calls)
     return Loop(name, tuple(prediction.steps), prediction.stopped, calls=spent.calls)

@@ -127,7 +127,12 @@ class AnyLM(types.MeasuringLM):
             )
         method = {Choices: self._choices, Text: self._text, Decisions: self._decisions}[type(question)]
         # DSPy passes the usage on to the tracker around it. A streamed program does not stream its judge's answers.
-        with dspy.track_usage() as tracker, dspy.context(send_stream=None), seam.without_truncation_warning():
+        with (
+            dspy.track_usage() as tracker,
+            dspy.context(send_stream=None),
+            seam.without_truncation_warning(),
+            seam.keys_hidden(self.lm),
+        ):
             answer: ChoiceLogprobs | Written | Decided = method(question)  # type: ignore[operator]
             return replace(answer, usage=seam.usage_in(tracker))
 

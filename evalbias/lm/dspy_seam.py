@@ -38,7 +38,9 @@ from dspy.utils.usage_tracker import UsageTracker as UsageTracker
 
 from evalbias.lm import types
 from evalbias.lm.reading import TOP, answer_of, first_token_row, first_tokens
+from evalbias.lm.transport import SHORTEST_SECRET, key_blanker
 from evalbias.lm.types import ChoiceLogprobs, Choices, Message, NoProbabilities, PromptRefused, Refused, Text, Usage
+from evalbias.values import SECRET
 
 # Names that DSPy 3.4.1 does not export publicly are imported only here, so that a new release has to be checked in
 # one file. ``dspy._vendor.lm15`` reads judgments and lists providers; ``validate_request`` is the check that every
@@ -308,6 +310,36 @@ def refusal_of(error: BaseException) -> Refused | None:
     by = f" by {error.model}" if getattr(error, "model", None) else ""
     words = words.rstrip(".") or f"status {error.status}, and DSPy passes no reason on"
     return Refused(f"is refused{by}: {words}.", isinstance(error, TOO_LONG))
+
+
+@contextmanager
+def keys_hidden(*lms: Any) -> Iterator[None]:
+    """Hide the keys of models and of the environment in errors of requests: some providers repeat a key they refuse."""
+    try:
+        yield
+    except FAILED as failure:
+        keys = [word for lm in lms for word in _secrets(getattr(lm, "kwargs", None) or {})]
+        keys += [word for word in _secrets(os.environ) if len(word) >= SHORTEST_SECRET]
+        error: Any = failure
+        while error is not None:
+            for blanked in map(key_blanker, keys):
+                texts = (blanked(text) if isinstance(text, str) else text for text in error.args)
+                error.args = tuple(texts)
+                if isinstance(error, FAILED):
+                    error.message = blanked(error.message)
+            error = error.__cause__
+        raise
+
+
+def _secrets(settings: Mapping[str, Any], *, inside: bool = False) -> list[str]:
+    """Return the values of settings that hold a secret by their name, without words such as "Bearer" before them."""
+    found = list[str]()
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found += _secrets(value, inside=inside or bool(SECRET.search(str(name))))
+        elif isinstance(value, str) and value.strip() and (inside or SECRET.search(str(name))):
+            found.append(value.split()[-1])
+    return found
 
 
 def message_of(error: Any) -> str:
