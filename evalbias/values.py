@@ -236,6 +236,33 @@ def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
     return _describe_object(value, around)
 
 
+# Keys in texts of others.
+
+
+SHORTEST_SECRET = 8  # shortest key that is hidden everywhere in answers: shorter keys may be words
+
+
+def key_blanker(key: str | None) -> Callable[[str], str]:
+    """Return a function that replaces a key in a server's answer by ``[key]``, because some servers repeat it.
+
+    In JSON, characters may be escaped, also in JSON within a JSON string. A short key may be a common word: it is
+    replaced only after "Bearer ".
+    """
+    if key is None:
+        return lambda text: text
+    before = "Bearer " if len(key) < SHORTEST_SECRET else ""
+    letters = [rf"(?:\\{{0,8}}{re.escape(letter)}|\\{{1,8}}u00(?i:{ord(letter):02x}))" for letter in key]
+    escaped = re.compile(f"(?<={before})" + "".join(letters))
+    # Letters are escaped as \u0041. The search for escapes is ten times faster than that for the key.
+    escapes = re.compile(r'\\u00[2-7]|\\[/"\\]' if set(key) & set('/"\\') else r"\\u00[2-7]")
+
+    def blanked(text: str) -> str:
+        text = text.replace(before + key, f"{before}[key]")
+        return escaped.sub("[key]", text) if escapes.search(text) else text
+
+    return blanked
+
+
 # Results as JSON and back: every file of a run writes NaN, infinities, arrays and dataclasses in this way.
 #
 # ``read_json`` reads every JSON file except data, whose errors name a line: see ``evalbias.data.files``.

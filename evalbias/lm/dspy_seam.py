@@ -38,9 +38,8 @@ from dspy.utils.usage_tracker import UsageTracker as UsageTracker
 
 from evalbias.lm import types
 from evalbias.lm.reading import TOP, answer_of, first_token_row, first_tokens
-from evalbias.lm.transport import SHORTEST_SECRET, key_blanker
 from evalbias.lm.types import ChoiceLogprobs, Choices, Message, NoProbabilities, PromptRefused, Refused, Text, Usage
-from evalbias.values import SECRET
+from evalbias.values import SECRET, SHORTEST_SECRET, key_blanker
 
 # Names that DSPy 3.4.1 does not export publicly are imported only here, so that a new release has to be checked in
 # one file. ``dspy._vendor.lm15`` reads judgments and lists providers; ``validate_request`` is the check that every
@@ -323,8 +322,7 @@ def keys_hidden(*lms: Any) -> Iterator[None]:
         error: Any = failure
         while error is not None:
             for blanked in map(key_blanker, keys):
-                texts = (blanked(text) if isinstance(text, str) else text for text in error.args)
-                error.args = tuple(texts)
+                error.args = tuple(blanked(text) if isinstance(text, str) else text for text in error.args)
                 if isinstance(error, FAILED):
                     error.message = blanked(error.message)
             error = error.__cause__

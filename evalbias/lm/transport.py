@@ -19,7 +19,7 @@ import threading
 import time
 import urllib.request
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -29,7 +29,7 @@ import certifi
 
 from evalbias.lm.reading import Unreadable
 from evalbias.lm.types import CREDIT_REMEDY, KEY_REMEDY
-from evalbias.values import get_logger
+from evalbias.values import get_logger, key_blanker
 
 Result = TypeVar("Result")
 
@@ -272,11 +272,7 @@ def proxy_of(url: str) -> str | None:
     return proxies.get(parts.scheme) or proxies.get("all")
 
 
-# Keys: the right key for each server, and hiding keys in a server's answers.
-
-
-SHORTEST_SECRET = 8  # shortest key that is hidden everywhere in answers: shorter keys may be words
-
+# Keys: the right key for each server.
 
 CLOUDFLARE = "https://api.cloudflare.com/"
 """Address at which a model's URL is itself the endpoint, and ``result`` holds the answer."""
@@ -326,27 +322,6 @@ def _check_address(base_url: str) -> SplitResult:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{base_url!r:.80} is not a server's address: give one such as http://HOST:PORT/v1.")
     return parts
-
-
-def key_blanker(key: str | None) -> Callable[[str], str]:
-    """Return a function that replaces a key in a server's answer by ``[key]``, because some servers repeat it.
-
-    In JSON, characters may be escaped, also in JSON within a JSON string. A short key may be a common word: it is
-    replaced only after "Bearer ".
-    """
-    if key is None:
-        return lambda text: text
-    before = "Bearer " if len(key) < SHORTEST_SECRET else ""
-    letters = [rf"(?:\\{{0,8}}{re.escape(letter)}|\\{{1,8}}u00(?i:{ord(letter):02x}))" for letter in key]
-    escaped = re.compile(f"(?<={before})" + "".join(letters))
-    # Letters are escaped as \u0041. The search for escapes is ten times faster than that for the key.
-    escapes = re.compile(r'\\u00[2-7]|\\[/"\\]' if set(key) & set('/"\\') else r"\\u00[2-7]")
-
-    def blanked(text: str) -> str:
-        text = text.replace(before + key, f"{before}[key]")
-        return escaped.sub("[key]", text) if escapes.search(text) else text
-
-    return blanked
 
 
 # Errors of requests: each message says what is wrong, and what to do.
