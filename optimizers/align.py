@@ -22,6 +22,7 @@ from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import model_identity
+from evalbias.measures.arrays import SLACK
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers import offers
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE, JudgeOptimizer, Problem, both_halves, some_inputs
@@ -122,7 +123,8 @@ class Align(JudgeOptimizer):
 
     Half of the inputs are held back to choose on. Fewer than 240 inputs are cross-fitted instead: each half is judged
     by what the other half found, and the judge is made from all. ``agreement_rule`` chooses, or else, for a judge that
-    scores, ``error_rule``; of what agrees best within a standard error, the shortest prompt is taken.
+    scores, ``error_rule``; a judge that gives all items one score is replaced by one that is shown to agree above
+    chance. Of what agrees best within a standard error, the shortest prompt is taken.
 
     The trainset holds human-rated items (``scores`` by criterion, or ``score``), or pairs with people's choice
     (``preference`` or ``better``); those without are left out. It also takes the options of every optimizer; see
@@ -242,6 +244,8 @@ class Align(JudgeOptimizer):
         assert before is not None
         measure = self.measure(problem, before)
         biases = comparable_biases(before)
+        if never_differs(before):  # at half the level, as a two-sided interval above 0
+            return [agreement_rule(measure, level=CHOICE_LEVEL / 2, from_chance=True, seed=self.seed)]
         if measure.name != PEARSON.name or not before.on_peoples_scale:
             return [agreement_rule(measure, biases=biases, seed=self.seed)]
         agreeing = agreement_rule(measure, biases=biases, level=CHOICE_LEVEL - ERROR_LEVEL, seed=self.seed)
@@ -305,16 +309,17 @@ class Align(JudgeOptimizer):
     def _run(self, problem: Problem) -> list[Ran]:
         """Race everything, and then combinations of what came first; the given judge is there to be read."""
         before = self.tested(problem.on((), problem.fit), problem.student)
-        if not problem.only and math.isnan(agreement_of(before).value(before)):
-            unread = count_unanswered(before)
+        if not problem.only and math.isnan(agreement_of(before).value(before)) and not never_differs(before):
             raise ValueError(
-                f"The given judge's agreement on {count(len(before.ids), 'item')} is undefined: it left {unread} "
-                "without an answer, and answered the others alike. Give it a prompt or a model whose answers differ "
-                "and can be read (of a model that reasons first, more `sample_tokens`)."
+                f"The given judge's agreement on {count(len(before.ids), 'item')} is undefined: it left "
+                f"{count_unanswered(before)} without an answer, and people say the same of the others. Give it a "
+                "prompt or a model whose answers can be read (of a model that reasons first, more `sample_tokens`)."
             )
         race = Race(
             problem.student, problem.fit, before, partial(self.answers, problem), budget=self.budget, seed=self.seed
         )
+        if never_differs(before):
+            race.measure = race.measure.from_chance()
         ran = race.run(self._offers(problem, before))
         if problem.only in ("", COMBINATION):
             ran += race.combined(ran)
@@ -376,6 +381,12 @@ def offered(problem: Problem, offer: Offer, found: ScoreCorrection | None) -> Ca
     prompts = 2 if isinstance(program, PairwiseJudge) and program.debias else 1
     price = prompts * len("\n".join(_prompt(program, problem.fit[0])))
     return Candidate(name, program, {"kind": offer.kind}, price=price, kind=offer.kind)
+
+
+def never_differs(judged: Judged) -> bool:
+    """Return whether a judge that scores gives all items the same score, which has no correlation with people."""
+    answered = judged.answers[~np.isnan(judged.answers)]
+    return agreement_of(judged) is PEARSON and len(answered) > 0 and float(np.ptp(answered)) <= SLACK
 
 
 def best(ran: Sequence[Ran]) -> dict[str, Ran]:

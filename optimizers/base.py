@@ -277,7 +277,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         student = replace(problem.given, answers=before, items="")
         whole = problem.on(items, [items[place] for place in others], given=student)
         after = self.tested(whole, program)
-        rule = self.rules(whole)[selection.rule]
+        (*_, rule) = self.rules(whole)[: selection.rule + 1]  # answers to some of the items may never differ
         fault = rule.loss(after, before)
         if rule.costs(after)[0] > rule.costs(before)[0] + SLACK:  # NaN is not
             fault = f"is worse than the given {self.noun} ({changed(*map(rule.estimates, (before, after)))})"

@@ -97,6 +97,10 @@ class AgreementMeasure:
         """Measure within the first items and within the others: halves read along two lines differ in their means."""
         return replace(self, columns=lambda judged: _deviations(*self.columns(judged), first))
 
+    def from_chance(self) -> AgreementMeasure:
+        """Measure by how much answers agree beyond chance: 0 where they never differ, which has no correlation."""
+        return replace(self, counted=lambda *columns: np.nan_to_num(self.counted(*columns)))
+
     def errors(self, judges: Sequence[Judged], seed: int) -> Errors:
         """Measure judges' agreement on the items that all of them answered, with draws of the errors."""
         columns = [self.columns(judged) for judged in judges]
@@ -261,6 +265,16 @@ class Rule:
 
 # Better agreement with people, at no larger bias.
 
+CHANCE = (
+    "agreement with people above chance (your judge answers all items alike, so its own agreement and biases are "
+    "undefined and are not compared)"
+)
+
+
+def higher_than_chance(values: FloatArray, errors: FloatArray) -> FloatArray:
+    """Test coefficients as ``higher_than_first`` does, but against 0, which is what chance agrees."""
+    return higher_than_first(np.append(0.0, values[1:]), np.insert(errors[:, 1:], 0, 0.0, axis=1))
+
 
 def agreement_rule(
     measure: AgreementMeasure,
@@ -268,6 +282,7 @@ def agreement_rule(
     biases: Sequence[str] = (),
     level: float = CHOICE_LEVEL,
     rise: float = np.inf,
+    from_chance: bool = False,
     seed: int = 0,
 ) -> Rule:
     """Demand that a judge agrees with people significantly better, and that no bias of it is significantly larger.
@@ -275,7 +290,8 @@ def agreement_rule(
     Better is a one-sided test of the agreement (``agreement_of``), adjusted for all judges. No bias may be larger in
     magnitude, at any reliability of the ratings that these leave open, and the items must rule out that it is larger by
     more than ``rise``. A bias that is undefined has no veto. And the interval of the agreement must lie above 0: a
-    change from -.05 to -.01 makes no useless judge useful.
+    change from -.05 to -.01 makes no useless judge useful. Where the given judge's answers never differ, its agreement
+    and its biases are undefined, and better is better than chance (``from_chance``).
     """
 
     def agrees(judged: Judged, before: Judged) -> str:
@@ -285,8 +301,12 @@ def agreement_rule(
 
     less = f"no larger {biases[0]} bias" if len(biases) == 1 else "no larger bias"
     return Rule(
-        aim=f"better agreement with people{f' at {less}' if biases else ''}",
-        p_values=partial(in_families, errors=partial(measure.errors, seed=seed), test=higher_than_first),
+        aim=CHANCE if from_chance else f"better agreement with people{f' at {less}' if biases else ''}",
+        p_values=partial(
+            in_families,
+            errors=partial(measure.errors, seed=seed),
+            test=higher_than_chance if from_chance else higher_than_first,
+        ),
         estimates=partial(_agreement, measure=measure, seed=seed),
         costs=lambda judged: (-measure.value(judged),),
         error=lambda judged: standard_error(measure.estimate(judged, seed)),

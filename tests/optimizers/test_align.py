@@ -321,13 +321,39 @@ def test_a_reflection_model_that_cannot_be_asked_ends_the_search():
     assert len(reflecting.asked) == 1
 
 
-@pytest.mark.parametrize(("answers", "words"), [((0.3, 0.7), "left 0 without"), ((np.nan, np.nan), "left 16 without")])
-def test_a_judge_without_an_agreement_is_refused_before_anything_is_tried(answers, words):
+class Constant(Prompted):
+    """Gives every item a 4, but with an edit in its prompt scores by the quality, or by chance."""
+
+    def __init__(self, useful, **options):
+        super().__init__(lambda text: 0.5, **options)
+        self.useful = useful
+
+    def choice_logprobs(self, prompts, choices):
+        scored, fours = super().choice_logprobs(prompts, choices).logprobs, [-np.inf, -np.inf, -np.inf, 0.0, -np.inf]
+        if not self.useful:
+            scored = np.random.default_rng(zlib.crc32(self.prompts[-1].encode())).permutation(scored)
+        edited = [EDIT in text for text in self.prompts[-len(prompts) :]]
+        return ChoiceLogprobs(tuple(choices), np.where(np.array(edited)[:, None], scored, fours))
+
+
+@pytest.mark.slow
+def test_a_judge_whose_answers_never_differ_is_replaced_by_one_that_is_shown_to_agree_better_than_chance():
+    for items in (90, ENOUGH):  # cross-fitted, and half held back
+        report = aligned(Constant(True), labeled(items), learning_curve=True).report
+        assert report.kind in (LIBRARY, COMBINATION)
+        assert "for agreement with people above chance (your judge answers all items alike" in report.decision
+        assert "Pearson undefined -> +0." in report.decision
+        assert np.isnan(report.agreement["before"].value)  # undefined, not 0
+        assert report.agreement["after"].low > 0
+    kept = aligned(Constant(False), labeled(90)).report
+    assert kept.chosen == "the given judge"
+    assert re.search("is not significantly better|is not shown to agree", kept.decision)
+
+
+def test_a_judge_without_answers_is_refused_before_anything_is_tried():
     lm = Prompted(better_by_an_edit)
-    lm.choice_logprobs = lambda prompts, choices: ChoiceLogprobs(
-        tuple(choices), np.log(np.tile([*answers, *answers[:1] * 3], (len(prompts), 1)) / (2 * answers[0] + 1))
-    )
-    with pytest.raises(ValueError, match=rf"on 16 items is undefined: it {words} an answer, .* `sample_tokens`"):
+    lm.choice_logprobs = lambda prompts, choices: ChoiceLogprobs(tuple(choices), np.full((len(prompts), 5), np.nan))
+    with pytest.raises(ValueError, match=r"on 16 items is undefined: it left 16 without an answer, .* `sample_tokens`"):
         aligned(lm, labeled(32))
     assert len(lm.questions) == 32
 
