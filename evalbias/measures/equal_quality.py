@@ -13,7 +13,16 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures import arrays
-from evalbias.measures.arrays import BoolArray, Clusters, FloatArray, IntArray, cluster_codes, settled, sums_by_cluster
+from evalbias.measures.arrays import (
+    BoolArray,
+    Clusters,
+    FloatArray,
+    IntArray,
+    cluster_codes,
+    ratio,
+    settled,
+    sums_by_cluster,
+)
 from evalbias.measures.ratings import (
     Rated,
     curvature,
@@ -578,12 +587,15 @@ def effects_on_judges(
     *,
     clusters: Clusters = None,
     reliability: float | None = None,
+    per_point: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
     """Estimate (s,) effects of a feature (n,) on the scores (n, s) of s judges, from items that all of them scored.
 
     Also returns the (G, s) jackknife influences of G inputs (``resample.influences``). Both are NaN for a judge that
-    gives all items the same score. ValueError as in ``EqualQuality``, and if no item has two ratings and no
-    ``reliability`` is stated.
+    gives all items the same score. ``per_point`` divides an effect by what a point of quality adds to the score: it is
+    then in points of quality, whatever the noise of the scores is, which both are smaller by; NaN where the score does
+    not rise with quality. ValueError as in ``EqualQuality``, and if no item has two ratings and no ``reliability`` is
+    stated.
     """
     of_all = np.where(arrays.defined(scores), scores[:, 0], np.nan)
     model = EqualQuality(of_all, ratings, {"feature": feature}, clusters=clusters, reliability=reliability)
@@ -593,5 +605,6 @@ def effects_on_judges(
     varied, rated = ~np.isnan(standard).any(axis=0), model.rated(reliability)
     solved, left_out = regressed(standard[:, varied], model.x, rated, model.codes, scaled=model.scaled)
     effects, influence = np.full(varied.size, np.nan), np.full((len(left_out), varied.size), np.nan)
-    effects[varied], influence[:, varied] = solved[1], influences(left_out[:, 1])
+    found = [ratio(s[..., 1, :], s[..., -1, :]) if per_point else s[..., 1, :] for s in (solved, left_out)]
+    effects[varied], influence[:, varied] = found[0], influences(found[1])
     return effects, influence

@@ -8,7 +8,7 @@ from planted import likelihood_effect
 from scipy import stats
 
 from evalbias.measures.agreement import estimate_pearson, pearson_influence
-from evalbias.measures.equal_quality import effects_on_judges
+from evalbias.measures.equal_quality import EqualQuality, effects_on_judges
 from evalbias.measures.families import higher_than_first, holm, nonzero, smaller_in_magnitude, step_down
 
 
@@ -69,6 +69,12 @@ def test_joint_effects_are_those_of_every_judge_with_the_errors_of_their_differe
     assert np.sqrt(((influence[:, 1] - influence[:, 0]) ** 2).sum()) == pytest.approx(change.standard_error)
     assert np.isnan(effects[3])
     assert np.isnan(influence[:, 3]).all()
+    points, errors = effects_on_judges(ls, scores, ratings, clusters=clusters, per_point=True)
+    model = EqualQuality(scores[kept, 0], ratings[kept], {"ls": ls[kept]}, clusters=names)
+    assert points[0] == pytest.approx(model.effect("ls").value / model.effect("ls").quality)
+    noisy = np.column_stack([scores[:, 0], scores[:, 0] + 0.5 * scores[:, 2], -scores[:, 0]])  # the last one falls
+    assert np.isnan(effects_on_judges(ls, noisy, ratings, per_point=True)[0]).tolist() == [False, False, True]
+    assert np.isfinite(errors[:, :3]).all()
 
 
 def rated(noise, *, n=60, seed=0, draw=1):

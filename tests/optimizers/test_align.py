@@ -12,7 +12,7 @@ import pytest
 
 import evalbias
 from evalbias.evaluation.bias import Quote
-from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES
+from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, LIKELIHOODS, RATINGS
 from evalbias.lm.types import ChoiceLogprobs, Unanswered
 from evalbias.measures.corrections import level_features
 from evalbias.optimizers import Align, align, offers, race
@@ -408,6 +408,23 @@ def test_a_bias_that_grows_is_refused_and_one_that_is_undefined_is_not():
     assert rule.loss(once[2], once[0]) == ""
     with pytest.raises(ValueError, match="'length' is not compared: choose position, likelihood, verbosity"):
         agreement_rule(PEARSON, biases=("length",)).loss(biased, dull)
+
+
+def test_a_judge_with_less_noise_and_the_same_bias_is_not_called_more_biased():
+    rule, seen = agreement_rule(PEARSON, biases=("likelihood",)), []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        quality, other, own = rng.normal(size=(3, 120))
+        likelihoods, ratings = 0.4 * quality + other, quality[:, None] + 0.7 * rng.normal(size=(120, 3))
+        known = {LIKELIHOODS: likelihoods, RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
+        noisy, steady, worse = (by_hand(quality + b * likelihoods + n * own, **known) for b, n in PLANTED)
+        seen.append([bool(rule.loss(judged, noisy)) for judged in (steady, worse)])
+    same, larger = np.mean(seen, axis=0)
+    assert same <= 0.1  # .43 in standard deviations of the score alone
+    assert larger > 0.7
+
+
+PLANTED = ((0.3, 1.5), (0.3, 0.9), (0.7, 0.9))  # effect and noise of judges
 
 
 def test_a_race_begins_with_few_items_if_the_budget_is_small_and_demonstrations_are_spread_over_the_scores():
