@@ -17,7 +17,7 @@ from evalbias.lm.types import ChoiceLogprobs, Unanswered
 from evalbias.measures.corrections import level_features
 from evalbias.optimizers import Align, align, offers, race
 from evalbias.optimizers.align import ENOUGH
-from evalbias.optimizers.base import both_halves, rounds
+from evalbias.optimizers.base import rounds
 from evalbias.optimizers.offers import COMBINATION, DEMOS, LIBRARY, READING, REASONING, quotes, spread, taught
 from evalbias.optimizers.race import combination, reading
 from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule, mean_error
@@ -164,6 +164,21 @@ def test_scores_that_are_all_too_high_are_read_along_a_line():
     assert chosen.estimates["error"].value < 0.6
     (plain,) = found.batch(labeled(1, seed=9), lm=lm)
     assert plain.score == pytest.approx(np.interp(plain.raw_score, *np.transpose(found.correction.reading)))
+
+
+@pytest.mark.slow
+def test_a_model_that_holds_a_level_likely_for_no_reason_is_read_by_weights_of_the_levels():
+    class Holding(Prompted):
+        def choice_logprobs(self, prompts, choices):
+            rows = 0.3 * super().choice_logprobs(prompts, choices).logprobs
+            texts = ["\n".join(message["content"] for message in prompt).encode() for prompt in prompts]
+            rows[:, 1] += [5 * np.random.default_rng(zlib.crc32(text)).normal() for text in texts]
+            return ChoiceLogprobs(tuple(choices), rows - np.logaddexp.reduce(rows, axis=1, keepdims=True))
+
+    found = aligned(Holding(lambda text: 0.4), labeled(120), k=())
+    assert found.report.chosen == "the given judge, with weights of the levels"
+    assert len(found.correction.slopes) == 5
+    assert found.report.agreement["after"].value > found.report.agreement["before"].value + 0.2  # .41 -> .70
 
 
 @pytest.mark.slow
@@ -417,14 +432,12 @@ def test_a_judge_with_less_noise_and_the_same_bias_is_not_called_more_biased():
         quality, other, own = rng.normal(size=(3, 120))
         likelihoods, ratings = 0.4 * quality + other, quality[:, None] + 0.7 * rng.normal(size=(120, 3))
         known = {LIKELIHOODS: likelihoods, RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
-        noisy, steady, worse = (by_hand(quality + b * likelihoods + n * own, **known) for b, n in PLANTED)
+        planted = ((0.3, 1.5), (0.3, 0.9), (0.7, 0.9))  # effect and noise
+        noisy, steady, worse = (by_hand(quality + b * likelihoods + n * own, **known) for b, n in planted)
         seen.append([bool(rule.loss(judged, noisy)) for judged in (steady, worse)])
     same, larger = np.mean(seen, axis=0)
     assert same <= 0.1  # .43 in standard deviations of the score alone
     assert larger > 0.7
-
-
-PLANTED = ((0.3, 1.5), (0.3, 0.9), (0.7, 0.9))  # effect and noise of judges
 
 
 def test_a_race_begins_with_few_items_if_the_budget_is_small_and_demonstrations_are_spread_over_the_scores():
@@ -508,13 +521,6 @@ def test_levels_get_weights_where_the_model_holds_one_for_no_reason():
 def test_levels_of_a_judge_that_follows_people_get_no_weights():
     found = [reading(levels_of(seed, noise=0.0), seed=seed) for seed in range(40)]
     assert sum(bool(one and one.slopes) for one in found) <= 2  # 1 to 2 % of 200
-
-
-def test_both_halves_keep_the_probabilities_that_both_have():
-    first, second = (levels_of(seed, noise=1.0) for seed in (0, 1))
-    whole, part = (both_halves(by_hand(np.zeros(240)), [first, o]) for o in (second, replace(second, covariates={})))
-    assert whole.covariate(LEVEL_SHARES).shape == (240, 5)
-    assert LEVEL_SHARES not in part.covariates
 
 
 @pytest.mark.slow
