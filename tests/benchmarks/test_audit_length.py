@@ -1,12 +1,7 @@
-"""The world in which a bias of length is planted beside noisy raters, and the peers' adapters, without the peers."""
+"""The world in which a bias of length is planted beside noisy raters, and how flags are counted."""
 
-import io
-import json
 import re
-import runpy
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +12,7 @@ from benchmarks.audit.ours import findings
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import LENGTHS, RATINGS
 
-AUDIT, ROOT = Path(peers.__file__).parent, Path(peers.__file__).parents[2]
+ROOT = Path(peers.__file__).parents[2]
 PAGES = ("README.md", "benchmarks/results/audit.md")
 SCORES, PAIRS, VERDICTS = (WORLDS[f"{kind}, two raters"] for kind in ("scores", "pairs", "pass or fail"))
 
@@ -87,91 +82,6 @@ def test_what_was_asked_is_not_asked_again(tmp_path):
     kept = [peers.kept(tmp_path / "flags.jsonl", draws, flags) for draws in (2, 5, 4)]
     assert asked == [[0, 1], [2, 3, 4]]
     assert kept[1] == kept[2] == [frozenset(), {"verbosity"}, frozenset(), {"verbosity"}, frozenset()]
-
-
-def module(name, **functions):
-    made = ModuleType(name)
-    vars(made).update(functions)
-    return {name: made}
-
-
-def significant(scores, people, lengths):
-    return SimpleNamespace(significant=scores[0] > people[0] and min(lengths) > 0)
-
-
-def report(given):
-    assert given["scale"] == [1, 5]
-    assert min(given["length"]) > 0
-    return {"bias": {"verbosity": {"t_stat": -3 * (given["score"][0] > given["quality"][0])}}}
-
-
-def probe(*files):
-    judge, gold = ([json.loads(line) for line in Path(file).read_text().splitlines()] for file in files)
-    assert [one["item_id"] for one in judge] == [one["item_id"] for one in gold]
-    assert min(one["output_len"] for one in judge) > 0
-    return SimpleNamespace(findings=[SimpleNamespace(severity=judge[0]["score"] > gold[0]["human_score"])])
-
-
-def table(ratings, **columns):
-    assert columns == {"item": "item", "rater": "rater", "score": "score", "stratum": "half"}
-    return ratings
-
-
-def functioning(ratings, *, focal, reference, conditioner):
-    counted = ratings["half"].value_counts()
-    assert counted[focal] == pytest.approx(counted[reference], abs=12)  # a few have the median
-    first = ratings.iloc[0]
-    return SimpleNamespace(dif_class="B" if first["score"] > conditioner[first["item"]] else "A")
-
-
-def choices(judge, comparisons):
-    assert len(comparisons) == 600
-    assert len(judge["preferences"]) == len(judge["lengths"]) == len(judge["human_preferences"]) < 300  # no ties
-    warned = judge["preferences"][0] > judge["human_preferences"][0]  # B and A
-    found = {"length": "warning" if warned else "info", "position": "info", "scores": "info"}
-    return SimpleNamespace(findings=[SimpleNamespace(check=name, severity=how) for name, how in found.items()])
-
-
-def checked(rows):
-    first = rows[0]["verdict"], rows[0]["label"]
-    return {"verdict": {"level": "not_trustworthy" if first == ("pass", "fail") else "usable"}}
-
-
-MODELS = module("judge_audit_mcp.models", SEV_CLEAN=False)
-PROBES = module("judge_audit_mcp.probes", PROBES={"length_confound": probe})
-STUBS = {
-    "truescore": (SCORES, module("truescore") | module("truescore.bias", length_bias=significant)),
-    "judge_audit": (SCORES, module("judge_audit", audit=report)),
-    "judge_audit_mcp": (SCORES, module("judge_audit_mcp") | MODELS | PROBES),
-    "metajudge": (SCORES, module("metajudge", Ratings=SimpleNamespace(from_long=table), logistic_dif=functioning)),
-    "evalaudit": (PAIRS, module("evalaudit", audit=choices)),
-    "judgekeeper": (VERDICTS, module("judgekeeper", check_table=checked)),
-}
-"""Adapter -> its world, and modules in the peer's place that flag a judge which favors the first item."""
-
-
-def favors_first(world, numbers):
-    """Return whether the judge gives the first item more than people do, or the first pair to the other output."""
-    if world is VERDICTS:
-        return numbers["scores"][0] > numbers["ratings"][0][0]
-    if world is SCORES:
-        return numbers["scores"][0] > numbers["people"][0]
-    return next(odds[0] < 0 < a - b for odds, (a, b) in zip(numbers["odds"], numbers["people"], strict=True) if a != b)
-
-
-@pytest.mark.parametrize("peer", STUBS)
-def test_a_peer_is_given_scores_people_and_lengths_and_its_flag_is_read(peer, monkeypatch, capsys):
-    world, modules = STUBS[peer]
-    draws = [drawn(world, seed=seed)[1] for seed in range(24)]
-    for name, stub in modules.items():
-        monkeypatch.setitem(sys.modules, name, stub)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(one) + "\n" for one in draws)))
-    runpy.run_path(str(AUDIT / f"peer_{peer}.py"))
-    flag = ["not_trustworthy" if world is VERDICTS else "verbosity"]
-    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert printed == [flag if favors_first(world, one) else [] for one in draws]
-    assert flag in printed
-    assert [] in printed
 
 
 def test_readme_says_how_often_other_tools_flag_unbiased_judges():
