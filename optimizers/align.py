@@ -22,6 +22,7 @@ from evalbias.evaluation.findings import AGREEMENT
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import model_identity
+from evalbias.lm.dspy_seam import tokens_of
 from evalbias.measures.arrays import SLACK
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers import offers
@@ -296,7 +297,7 @@ class Align(JudgeOptimizer):
             fits = [some_inputs(side, share, self.seed) for side in sides]
             part = problem.on(problem.fit if crosses else fits[0], problem.held_back, only=kind)
             candidates = self.crossed(part, share) if crosses else self.candidates(part)
-            problem.calls += part.calls
+            problem.calls, problem.tokens = problem.calls + part.calls, problem.tokens + part.tokens
             for candidate in candidates:
                 if candidate.program is problem.student:
                     continue
@@ -327,7 +328,8 @@ class Align(JudgeOptimizer):
 
     def _offers(self, problem: Problem, before: Judged) -> list[Offer]:
         """Return what can be made of the items and the given judge's answers to them."""
-        judge, listed, written = problem.student, list[Offer](), len(getattr(self.reflection_lm, "history", ()))
+        judge, listed, requests = problem.student, list[Offer](), getattr(self.reflection_lm, "history", [])
+        earlier = len(requests)
         searched = (problem.only,) if problem.only not in ("", COMBINATION) else (LIBRARY, DEMOS, GUIDELINES)
         if LIBRARY in searched:
             listed += offers.worded(judge)
@@ -344,7 +346,9 @@ class Align(JudgeOptimizer):
             thinking.reasoning = True
             listed.append(Offer(offers.REASONING, "reasons before the answer", thinking))
         listed += self._taught(problem)
-        problem.calls += len(getattr(self.reflection_lm, "history", ())) - written
+        problem.calls += len(requests) - earlier
+        asked = [entry for entry in requests[earlier:] if not getattr(entry["response"], "cache_hit", False)]
+        problem.tokens += tokens_of(entry["usage"] for entry in asked)
         return listed
 
     def _taught(self, problem: Problem) -> list[Offer]:

@@ -55,6 +55,7 @@ class Problem:
     details: dict[str, Any] = field(default_factory=dict, init=False)  # fields of the report besides the usual ones
     left_out: dict[str, str] = field(default_factory=dict, init=False)  # candidate -> why it could not be made
     calls: int = field(default=0, init=False)  # requests to generate text that lm does not count
+    tokens: float = field(default=0.0, init=False)  # of these, as far as this process made them; NaN if unreported
     other: Problem | None = field(default=None, init=False)  # the half of the inputs that was searched before
 
     def on(self, fit: Sequence[dspy.Example], held_back: Sequence[dspy.Example], **changes: Any) -> Problem:
@@ -208,11 +209,12 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
 
     def _spent(self, problem: Problem) -> Cost:
         if not self.measures:
-            return Cost(calls=problem.calls)
+            return Cost(calls=problem.calls, tokens=problem.tokens)
         lm = problem.lm
         counted = lm.distinct if self.counts_distinct else lm.questions
         judgments = counted[Choices] + counted[Decision]
-        return Cost(judgments, lm.distinct[Likelihood], problem.calls + counted[Text], lm.tokens)
+        calls = problem.calls + counted[Text] + (counted[Choices] * lm.sampling.samples if lm.sampling else 0)
+        return Cost(judgments, lm.distinct[Likelihood], calls, problem.tokens + lm.tokens)
 
     def settings(self) -> dict[str, Any]:
         """Return what decides the numbers besides the data, the models and the seed, as JSON data."""
@@ -253,6 +255,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         problem.details |= whole.details
         problem.left_out = whole.left_out
         problem.calls += first.calls + second.calls + whole.calls
+        problem.tokens += first.tokens + second.tokens + whole.tokens
         return candidates
 
     def made_from_all(

@@ -53,11 +53,11 @@ def hardly_answers(judged: Judged, before: Judged) -> bool:
 class Cost:
     """Resources that compiling took."""
 
-    judgments: int = 0  # prompts answered with measured choices, for the search and the comparison
+    judgments: int = 0  # prompts answered with a choice, measured or sampled, for the search and the comparison
     likelihoods: int = 0  # texts whose likelihood was measured
-    calls: int = 0  # requests to generate text
+    calls: int = 0  # requests to generate text, those of samples included
     # What this process spent is no part of results, which a resumed run repeats.
-    tokens: float = field(default=0.0, compare=False, repr=False)  # of the judge's model; NaN where it reports none
+    tokens: float = field(default=0.0, compare=False, repr=False)  # of all models; NaN where one reports none
     seconds: float = field(default=0.0, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, int]:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from evalbias.evaluation.bias import Dots, Plot, Section, without_band
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, in_one_line, signed, unsigned
+from evalbias.lm.dspy_seam import tokens_of
 from evalbias.measures import decision_rates
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.optimizers import objectives
@@ -289,9 +291,11 @@ class _Search:
         if key not in self.proposals:
             avoided = {wording.instruction for wording in (*self.tried, *self.elsewhere)}
             seed = zepo.seed * 1_000_003 + epoch
-            proposal = zepo.proposer(
-                self.judge.criterion, incumbent.instruction, zepo.population, known=avoided, seed=seed
-            )
+            with dspy.track_usage() as tracker:
+                proposal = zepo.proposer(
+                    self.judge.criterion, incumbent.instruction, zepo.population, known=avoided, seed=seed
+                )
+            self.problem.tokens += tokens_of(chain(*tracker.usage_data.values()))
             self.proposals[key] = proposal
             if zepo.log_dir is not None:
                 self.log.append([{"key": key, **asdict(proposal)}])

@@ -79,9 +79,8 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
         # the best of each kind the other half; where inputs are cross-fitted, this is done on both halves. The learning
         # curve, which knows most answers, takes a fifth more.
         n, halves = len(train), 2 if len(by_input(train)) < ENOUGH else 1
-        new = round(1.2 * halves * (min(options.budget, 10 * n) + 7 * n)) + 2 * len(test)
-        total = min(10 * options.budget + 9 * n, 99 * n)
-        with run.progress(total, new=new, longer=DEMONSTRATED) as optimizer.progress:
+        total = round(1.2 * halves * (min(options.budget, 10 * n) + 7 * n)) + 2 * len(test)
+        with run.progress(total, longer=DEMONSTRATED):
             compiled = optimizer.compile(judge, trainset=train, valset=test, lm=run.options.lm)
         report = compiled.report
         path = run.folder.path / "judge.json"
@@ -90,8 +89,9 @@ def align_command(options: AlignOptions, models: MeasuringModels, out: Out) -> N
         brief = {name: value for name, value in result.items() if name not in ("before", "after")}
         printed = [report.candidates_table(), report.decision, *report.remarks, written]
         if options.reflection_lm is not None:
-            calls = f"{report.cost.calls:,}"
-            printed.append(f"Texts written for the search: {calls}. The tokens below are the judge's.")
+            tokens = "an unknown number of" if math.isnan(report.cost.tokens) else f"{report.cost.tokens:,.0f}"
+            texts = f"Texts written for the search: {report.cost.calls:,}."
+            printed.append(f"{texts} All models took {tokens} tokens; those below are the judge's.")
         run.leave(RunOutcome(result, brief, printed, page=report))
 
 

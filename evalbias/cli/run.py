@@ -165,19 +165,16 @@ class Run(AbstractContextManager["Run"]):
             raise SystemExit(STOPPED)
 
     @contextmanager
-    def progress(
-        self, total: int, doing: str = "judging", *, new: int | None = None, longer: float = 1.0
-    ) -> Iterator[Callable[[int], None]]:
+    def progress(self, total: int, doing: str = "judging", *, longer: float = 1.0) -> Iterator[Callable[[int], None]]:
         """Show progress on stderr, with rate and time left, if a model is asked for about ``total`` answers.
 
-        ``new`` is about how many of them are asked for the first time, None for all; their prompts are on average
-        about ``longer`` times as long as the first ones.
+        Their prompts are on average about ``longer`` times as long as the first ones.
         """
         if not self._asks:
             yield self._advance
             return
         self._left = total * (1 if self.sampling is None else self.sampling.samples)
-        self._new, self._longer = 1.0 if new is None else new / total, longer
+        self._longer = longer
         with progress(self._left, doing) as self._shown:
             try:
                 yield self._advance
@@ -232,14 +229,14 @@ class Run(AbstractContextManager["Run"]):
             self._planned = True
             hosted = None if self._opening.api_base is not None else hosted_name(self._name)
             with self._shown.paused():
-                left, yes = round(self._left * self._new), self._opening.yes
-                tell_plan(questions, left, self._name, longer=self._longer, hosted=hosted, yes=yes)
+                yes = self._opening.yes
+                tell_plan(questions, self._left, self._name, longer=self._longer, hosted=hosted, yes=yes)
         self._watch.check_again()
 
     def _advance(self, count: int) -> None:
         self._left -= count
         if self._shown is not None:
-            self._shown.advance(count)
+            self._shown.advance(count, known=sum(lm.replayed for lm in self._models))
 
 
 def _open_models(options: Any, models: MeasuringModels, *, writes: bool) -> dict[str, Any]:

@@ -155,24 +155,33 @@ class Progress:
         self.doing, self.total, self.done = doing, total, 0
         self._bar, self._say, self._now, self._began = bar, say, now, now()
         self._printed_at: float | None = None
+        self._known = 0
         self._task = None if bar is None else bar.add_task("", total=total, rate="")
 
-    def advance(self, count: int) -> None:
-        """Add to the count; print a line if the last line is old, or if none was printed and much time is left."""
+    def advance(self, count: int, *, known: int = 0) -> None:
+        """Add to the count; print a line if the last line is old, or if none was printed and much time is left.
+
+        ``known`` of all so far were answered before, in this run or an earlier one, and say nothing of the rate.
+        """
         self.done += count
         if self._bar is not None and self._task is not None:
             speed, total = self._bar.tasks[0].speed, max(self.total, self.done)
-            self._bar.update(self._task, advance=count, total=total, rate=f"{speed:.0f}/s" if speed else "")
+            if known > self._known:
+                self._known = known
+                self._bar.reset(self._task, total=total, completed=self.done)
+            else:
+                self._bar.update(self._task, advance=count, total=total, rate=f"{speed:.0f}/s" if speed else "")
             return
         now = self._now()
-        if now == self._began or not self.done:
+        if now == self._began or self.done <= known:
             return
-        rate = self.done / (now - self._began)
+        rate = (self.done - known) / (now - self._began)
         left = max(0, self.total - self.done) / rate
         if now - (self._printed_at or self._began) >= SECONDS or (self._printed_at is None and left > SECONDS):
             self._printed_at = now
             until = f", about {duration(left)} left" if left else ""
             of = f"of {self.total:,}" if self.done <= self.total else "so far"  # the total is a forecast
+            of += f" ({known:,} known already)" if known else ""
             self._say(f"{self.doing}: {self.done:,} {of}, {rate:.3g}/s{until}")
 
     def end(self) -> None:

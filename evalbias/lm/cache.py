@@ -96,9 +96,12 @@ class CachedLM(MeasuringLM):
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         if self._draws is not None and any(isinstance(question, Choices) for question in questions):
             answer_sampled(self.answer, self._draws, questions, answers)
+            for place, question in enumerate(questions):
+                if isinstance(question, Choices):
+                    self._count(self._key_of(question), question, answers[place])
             return
         # 1. Equal questions have the same key. Cached questions are answered before anything is asked.
-        keys = [digest([self._key, type(question).__name__, *vars(question).values()], 64) for question in questions]
+        keys = [*map(self._key_of, questions)]
         if self._store is not None:
             likelihoods = {key: q for key, q in zip(keys, questions, strict=True) if isinstance(q, Likelihood)}
             for key, record in self._store.read(likelihoods.keys() - self._kept.keys()).items():
@@ -149,7 +152,13 @@ class CachedLM(MeasuringLM):
             self._between()
             start += len(part)
 
+    def _key_of(self, question: Question) -> str:
+        return digest([self._key, type(question).__name__, *vars(question).values()], 64)
+
     def _count(self, key: str, question: Question, answer: Any) -> None:
+        """Count an answer, here and, where it is estimated from texts, by the model that wrote these."""
+        if self._draws is not None and isinstance(question, Choices) and isinstance(self._lm, CachedLM):
+            self._lm._count(key, question, answer)
         if not isinstance(answer, Refused):
             self.questions[type(question)] += 1
             self.distinct[type(question)] += key not in self._counted

@@ -10,7 +10,7 @@ import math
 import os
 import re
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
@@ -100,6 +100,12 @@ def usage_in(tracker: UsageTracker) -> Usage | None:
     requests = [request for entries in tracker.usage_data.values() for request in entries]
     counts = [Usage(_count(r.get("prompt_tokens")), _count(r.get("completion_tokens"))) for r in requests]
     return types.total_usage(counts) if counts else None
+
+
+def tokens_of(usages: Iterable[Mapping[str, Any]]) -> float:
+    """Return the tokens of requests, by what DSPy reports of each; NaN if a model reports none."""
+    counts = [_count(usage.get(name)) for usage in usages for name in ("prompt_tokens", "completion_tokens")]
+    return float(sum(math.nan if number is None else number for number in counts))
 
 
 def _count(value: Any) -> int | None:

@@ -46,6 +46,11 @@ def test_a_line_of_progress_every_thirty_seconds():
     clock[0] += 30
     short.advance(101)
     assert said[3:] == ["judging: 1,001 so far, 28.6/s"]  # more than foreseen
+    again = Progress("judging", 1000, say=said.append, now=lambda: clock[0])
+    again.advance(500, known=500)
+    clock[0] += 10
+    again.advance(50, known=500)
+    assert said[4:] == ["judging: 550 of 1,000 (500 known already), 5/s, about 2 min left"]  # 50 / 10; 450 / 5
 
 
 def test_the_plan_of_a_long_run(monkeypatch, capsys):

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import dspy
 import numpy as np
 import pytest
+from texts import writer
 
 import evalbias
 from evalbias.evaluation.bias import Quote
 from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, LIKELIHOODS, RATINGS
+from evalbias.lm.cache import CachedLM
 from evalbias.lm.types import ChoiceLogprobs, Unanswered
 from evalbias.measures.corrections import level_features
 from evalbias.optimizers import Align, align, offers, race
@@ -292,6 +294,7 @@ def test_guidelines_and_instructions_come_from_peoples_reasons_and_quote_no_item
     assert found.predict.signature.instructions.startswith(f"{EDIT.capitalize()}, judge")
     assert all("text 3 worth" not in prompt.splitlines() for prompt in helped.prompts)
     assert found.report.cost.calls == len(reflecting.asked)
+    assert found.report.cost.tokens == 10 * len(reflecting.asked)  # the judge reports none
     assert found.report.settings["reflection_lm"]["model"] == "reflecting"
 
 
@@ -334,6 +337,18 @@ def test_a_reflection_model_that_cannot_be_asked_ends_the_search():
     with pytest.raises(Unanswered, match=r"reflecting did not answer: wrong key\."):
         aligned(Prompted(better_by_an_edit), labeled(32), reflection_lm=reflecting, budget=20)
     assert len(reflecting.asked) == 1
+
+
+@pytest.mark.parametrize("sampling", ["judge", "model"])
+def test_judgments_by_samples_are_counted_as_judgments_and_their_samples_as_calls(sampling):
+    lm, engine = writer(lambda text, _: {f"{3 + round(float(re.findall('worth (.*)', text)[-1]) / 2)}": 1.0})
+    judge, k = evalbias.PointwiseJudge(CRITERION), evalbias.Sampling(samples=3)
+    if sampling == "judge":
+        judge.scoring, judge.sampling = "sampled", k
+    else:
+        lm = CachedLM(lm, sampling=k)  # as the commands ask
+    cost = aligned(lm, labeled(32), judge, k=(2,), budget=20).report.cost
+    assert cost.calls == 3 * cost.judgments == len(engine.requests)
 
 
 class Constant(Prompted):
