@@ -1,5 +1,15 @@
-"""``python -m evalbias``: the command line."""
+"""``evalbias`` and ``python -m evalbias``: the command line."""
 
-from evalbias.cli.app import main
 
-main()
+def main() -> None:
+    """Import the commands and run one; Ctrl-C stops it without a traceback, also during the import."""
+    try:
+        from evalbias.cli.app import main as run
+
+        run()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -207,7 +207,7 @@ class AlignOptions(Seeded, Coded, Judging, options.Prompted):
         "Model that writes guidelines and instructions from what people say, any that `lm` takes. Without it only "
         "readings of the scores, demonstrations and general edits of the question are tried."
     )
-    reflection_api_base: str | None = option("Address of the server that runs `reflection_lm`.")
+    reflection_api_base: str | None = option("Address of the server that runs `reflection_lm`, or `proposer_lm`.")
     reason: str = option("Field or column in which people say why they rated an item so.", "reason")
     reasoning: bool = option("Try also that the model writes reasons before each answer, which takes long.", False)
     budget: int = option("Judgments, approximately, that comparing the candidates on the labels may take.", 1200)
@@ -260,6 +260,7 @@ class ComparingAim(Choosing, Seeded, Coded, Comparing):
     proposer_lm: Any = option(
         "Model that rewords the instruction: 'grammar' (no model), or any that `lm` takes.", "grammar"
     )
+    reflection_api_base: str | None = again("reflection_api_base", AlignOptions)
     population: int = option("Number of wordings in each epoch.", 5)
     epochs: int = option("Number of epochs.", 5)
     pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 200)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged, mean_of_raters
-from evalbias.evaluation.juries import Shared, shared_biases
+from evalbias.evaluation.juries import Shared, prices_of, shared_biases
 from evalbias.evaluation.words import count, joined, p_equals, percent, signed, with_interval
 from evalbias.measures.agreement import estimate_pearson
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, IntArray, defined
@@ -69,10 +69,10 @@ def learn_jury(
     if that is cheaper and a loss of agreement of ``ALLOWED`` is ruled out.
 
     Raises:
-        ValueError: Items that do not tell quality; see ``measures.juries.Panel``.
+        ValueError: Items that do not tell quality; see ``measures.juries.Panel``. Or costs that are none.
     """
     names, first = tuple(answers.judge for answers in judged), judged[0]
-    prices = np.array([(costs or {}).get(name, 1.0) for name in names])
+    prices = np.array(prices_of(names, costs))
     table, verdicts = _table(judged)
     keys = np.array(first.inputs or first.ids)
     if len(set(keys)) < 2:

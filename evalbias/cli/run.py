@@ -248,8 +248,9 @@ def _open_models(options: Any, models: MeasuringModels, *, writes: bool) -> dict
         if named is None or named == NO_MODEL:
             continue
         opening, proposes = models, name in ("proposer_lm", "reflection_lm")
-        if name != "lm" and not (proposes and named == options.lm):
-            opening = models.of_another(getattr(options, f"{name.removesuffix('lm')}api_base", None))
+        address = getattr(options, "reflection_api_base" if proposes else f"{name.removesuffix('lm')}api_base", None)
+        if name != "lm" and not (proposes and named == options.lm and address is None):
+            opening = models.of_another(address)
         if (named, opening) not in shared:
             shared[named, opening] = open_lm(named, opening, writes=writes or proposes)
         opened[name] = shared[named, opening]

@@ -248,6 +248,16 @@ def jury(options: JuryOptions) -> JuryReport:
     return jury_worth(panel_of(options), costs=options.costs, reliability=options.reliability)
 
 
+def prices_of(names: Sequence[str], costs: Mapping[str, float] | None) -> tuple[float, ...]:
+    """Return the cost of an answer of each judge, 1 if not given; ValueError for another judge, or for no number."""
+    for name, cost in (costs or {}).items():
+        if name not in names:
+            raise ValueError(f"`costs` names {name!r:.80}, which is none of the judges {', '.join(names)}.")
+        if not (isinstance(cost, int | float) and 0 <= cost < math.inf):
+            raise ValueError(f"`costs` says {cost!r:.80} of {name}: give finite numbers of 0 or more, such as 30.")
+    return tuple(float((costs or {}).get(name, 1.0)) for name in names)
+
+
 def jury_worth(
     judged: Sequence[Judged],
     *,
@@ -256,11 +266,7 @@ def jury_worth(
 ) -> JuryReport:
     """Estimate the joint worth of judges of the same items; the name of each is its ``judge``."""
     names, k = tuple(member.judge for member in judged), len(judged)
-    if unknown := sorted(set(costs or {}) - {*names}):
-        raise ValueError(f"`costs` names {unknown[0]!r:.80}, which is none of the judges {', '.join(names)}.")
-    prices = tuple(float((costs or {}).get(name, 1.0)) for name in names)
-    if not all(price >= 0 and math.isfinite(price) for price in prices):
-        raise ValueError("`costs`: give finite numbers of 0 or more.")
+    prices = prices_of(names, costs)
     panel = panel_of_answers(judged, reliability=reliability)
     # 1 each judge, the mean, and each judge's contribution to it
     alone, everyone = np.eye(k), np.ones(k)

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -16,6 +17,7 @@ import typer
 import typer.main
 from commands import as_jsonl, evalbias
 
+from evalbias import __main__
 from evalbias.cli import app as cli
 from evalbias.cli.app import SIGNALS, app, stopped_by_signals
 from evalbias.cli.terminal import STOPPED
@@ -253,6 +255,20 @@ def test_a_signal_interrupts_once_and_decides_the_exit_code(monkeypatch, number,
     monkeypatch.setattr(cli.os, "_exit", ended.append)
     send(number)  # while the process ends: without a traceback
     assert ended == [128 + number]
+
+
+def test_a_signal_during_the_import_leaves_no_traceback(monkeypatch):
+    class Interrupting:
+        def find_spec(self, name, *_):
+            if name == "evalbias.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "evalbias.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as stop:
+        __main__.main()
+    assert stop.value.code == STOPPED
+    assert 'evalbias = "evalbias.__main__:main"\n' in (Path(__file__).parents[2] / "pyproject.toml").read_text()
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, STOPPED])

@@ -203,6 +203,9 @@ def test_a_proposer_of_the_judges_name_is_the_same_model(tmp_path, monkeypatch):
     with Run("optimize", asked, given, Out(out=tmp_path / "run")) as run:
         assert opened == [("judge", given)]
         assert run.options.proposer_lm is not run.options.lm  # the judge's answers are journaled
+    elsewhere = replace(asked, reflection_api_base=URL)  # as of a model that reflects
+    with Run("optimize", elsewhere, given, Out(out=tmp_path / "other")):
+        assert opened[1:] == [("judge", given), ("judge", given.of_another(URL))]
 
 
 def test_a_folder_that_is_taken_is_told_before_a_model_is_opened(tmp_path, monkeypatch):

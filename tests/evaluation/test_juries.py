@@ -25,6 +25,12 @@ def worth():
     return jury(PANEL, mapping=MAP, judges=JUDGES, costs={"large": 10})
 
 
+@pytest.mark.parametrize("cost", ["x", None, float("nan"), -1])
+def test_a_cost_that_is_no_number_is_named(cost):
+    with pytest.raises(ValueError, match=r"`costs` says .* of large: give finite numbers of 0 or more, such as 30"):
+        jury(PANEL, mapping=MAP, judges=JUDGES, costs={"large": cost})
+
+
 def test_one_judge_is_what_the_others_lack(worth, snapshot):
     errors = worth.errors
     assert ([*worth.paragraphs], worth.best) == (snapshot, "large")
