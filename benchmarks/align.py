@@ -325,7 +325,7 @@ def main() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
         lm = evalbias.LocalLM(args.lm, dtype=args.dtype, max_tokens=LONGEST, temperature=1.0)
         if args.reasons and args.api_base is not None:
-            lm = evalbias.ServerLM(Path(args.lm).stem, base_url=args.api_base, tokenizer=args.lm)
+            lm = evalbias.ServerLM(Path(args.lm).stem, base_url=args.api_base, tokenizer=args.lm, in_flight=4, timeout=600)
         study = alone if args.alone else readings if args.readings else others if args.bare else real
         title, text, section = study(args, lm)
         finish(args, "align", f"## {title}\n\n{lm.model} in {args.dtype}{text}", section=section)
