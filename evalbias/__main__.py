@@ -1,7 +1,7 @@
 """``evalbias`` and ``python -m evalbias``: the command line."""
 
 
-def main() -> None:
+def start() -> None:
     """Import the commands and run one; Ctrl-C stops it without a traceback, also during the import."""
     try:
         from evalbias.cli.app import main as run
@@ -12,4 +12,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start()

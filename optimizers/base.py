@@ -55,7 +55,7 @@ class Problem:
     details: dict[str, Any] = field(default_factory=dict, init=False)  # fields of the report besides the usual ones
     left_out: dict[str, str] = field(default_factory=dict, init=False)  # candidate -> why it could not be made
     calls: int = field(default=0, init=False)  # requests to generate text that lm does not count
-    tokens: float = field(default=0.0, init=False)  # of these, as far as this process made them; NaN if unreported
+    tokens = 0.0  # of these, as far as this process made them; NaN if unreported
     other: Problem | None = field(default=None, init=False)  # the half of the inputs that was searched before
 
     def on(self, fit: Sequence[dspy.Example], held_back: Sequence[dspy.Example], **changes: Any) -> Problem:

@@ -266,9 +266,9 @@ def test_a_signal_during_the_import_leaves_no_traceback(monkeypatch):
     monkeypatch.delitem(sys.modules, "evalbias.cli.app")
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     with pytest.raises(SystemExit) as stop:
-        __main__.main()
+        __main__.start()
     assert stop.value.code == STOPPED
-    assert 'evalbias = "evalbias.__main__:main"\n' in (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert 'evalbias = "evalbias.__main__:start"\n' in (Path(__file__).parents[2] / "pyproject.toml").read_text()
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, STOPPED])
