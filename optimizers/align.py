@@ -19,7 +19,7 @@ from evalbias.data.items import TIE, human_score, input_key
 from evalbias.evaluation.bias import Bias, Block, Quote, Section
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.findings import AGREEMENT
-from evalbias.evaluation.judged import Judged, judge_examples
+from evalbias.evaluation.judged import LEVEL_SHARES, Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import model_identity
 from evalbias.lm.dspy_seam import tokens_of
@@ -27,7 +27,7 @@ from evalbias.measures.arrays import SLACK
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers import offers
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE, JudgeOptimizer, Problem, both_halves, some_inputs
-from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, ORDERS, READING, Offer
+from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, LINE, ORDERS, READING, Offer
 from evalbias.optimizers.race import Race, Ran, combination, reading
 from evalbias.optimizers.rules import (
     CHOICE_LEVEL,
@@ -113,7 +113,7 @@ class Align(JudgeOptimizer):
 
     Candidates, each the best of its kind by the searched items:
 
-    * reading: the given judge with a line through its scores, with weights of the levels beside it where the model
+    * reading: the given judge with a line through its scores, alone and with weights of the levels where the model
       reports their probabilities, or with a cut of its passes, learned on the labels; of pairs, both orders averaged;
     * demonstrations: random, spread over people's scores, and of highest RS;
     * library: general edits of the question (``evalbias.programs.edits``), which need no model, and no cue;
@@ -211,12 +211,14 @@ class Align(JudgeOptimizer):
                 problem.likelihood_lm = problem.lm
 
     def candidates(self, problem: Problem) -> list[Candidate]:
-        ran, candidates = self._run(problem), list[Candidate]()
+        ran, candidates = self._run(problem), dict[str, Candidate]()
         for kind, runner in best(ran).items():
             if problem.only in ("", kind):
-                candidate = offered(problem, runner.offer, reading(runner.judged, seed=self.seed))
-                candidates.append(replace(candidate, search=[other for other in ran if other.offer.kind == kind]))
-        return candidates
+                found = reading(runner.judged, seed=self.seed, weighs=kind != LINE)
+                alike = [other for other in ran if other.offer.kind == kind]
+                candidates[kind] = replace(offered(problem, runner.offer, found), search=alike)
+        crosses = bool(problem.given.items)  # then the other half may find weights
+        return [*(candidates if crosses else once(candidates)).values()]
 
     def made_from_all(
         self, problem: Problem, halves: Sequence[Problem], made: Sequence[Mapping[str, Candidate]]
@@ -233,9 +235,10 @@ class Align(JudgeOptimizer):
             if offer is not None:
                 programs = [best(some)[kind].offer.program for some in ran]
                 raw = [self.answers(problem, programs[i], halves[i].held_back) for i in (1, 0)]
-                candidates[kind] = offered(problem, offer, reading(both_halves(before, raw), seed=self.seed))
+                found = reading(both_halves(before, raw), seed=self.seed, weighs=kind != LINE)
+                candidates[kind] = offered(problem, offer, found)
         problem.left_out |= first.left_out | second.left_out
-        return candidates
+        return once(candidates)
 
     def rules(self, problem: Problem) -> list[Rule]:
         """Better agreement at no larger bias; or else, of scores, fewer points from people's."""
@@ -324,7 +327,9 @@ class Align(JudgeOptimizer):
         ran = race.run(self._offers(problem, before))
         if problem.only in ("", COMBINATION):
             ran += race.combined(ran)
-        return [*ran, Ran(Offer(READING, "the given judge", problem.student), 0.0, before)]
+        # Weights of the levels may let a bias show, which the line by itself does not.
+        kinds = (READING, LINE) if LEVEL_SHARES in before.covariates else (READING,)
+        return [*ran, *(Ran(Offer(kind, "the given judge", problem.student), 0.0, before) for kind in kinds)]
 
     def _offers(self, problem: Problem, before: Judged) -> list[Offer]:
         """Return what can be made of the items and the given judge's answers to them."""
@@ -393,6 +398,12 @@ def never_differs(judged: Judged) -> bool:
     return agreement_of(judged) is PEARSON and len(answered) > 0 and float(np.ptp(answered)) <= SLACK
 
 
+def once(candidates: Mapping[str, Candidate]) -> dict[str, Candidate]:
+    """Return the candidates by kind, without the reading if it is the line."""
+    line = candidates.get(LINE)
+    return {kind: own for kind, own in candidates.items() if kind != READING or line is None or own.name != line.name}
+
+
 def best(ran: Sequence[Ran]) -> dict[str, Ran]:
     """Return kind -> the offer that gained most."""
     leaders: dict[str, Ran] = {}
@@ -410,7 +421,7 @@ def remade(judge: Any, ran: Sequence[Ran], by_name: Mapping[str, Offer]) -> Offe
         gains.setdefault(runner.offer.name, []).append(runner.gain)
     name = max(gains, key=lambda name: (len(gains[name]), np.mean(gains[name])))
     first = next(runner.offer for runner in ran if runner.offer.name == name)
-    if first.kind == READING:
+    if first.kind in (READING, LINE):
         return first
     if first.parts:
         return combination(judge, [by_name[part] for part in first.parts]) if {*first.parts} <= {*by_name} else None

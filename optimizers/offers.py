@@ -27,7 +27,8 @@ from evalbias.programs.metrics import agreement_feedback, labeled
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
-READING, DEMOS, LIBRARY, GUIDELINES, INSTRUCTION = "reading", "demonstrations", "library", "guidelines", "instruction"
+READING, LINE = "reading", "line"
+DEMOS, LIBRARY, GUIDELINES, INSTRUCTION = "demonstrations", "library", "guidelines", "instruction"
 COMBINATION, ORDERS, REASONING = "combination", "both orders", "reasoning"
 
 CASES = 8  # items in one request for guidelines: the model that reflects reads them side by side

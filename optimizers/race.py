@@ -142,8 +142,8 @@ def combination(judge: Any, used: Sequence[Offer]) -> Offer:
 Fit = Callable[[FloatArray, FloatArray, Mapping[str, FloatArray]], ScoreCorrection | None]
 
 
-def reading(judged: Judged, *, seed: int) -> ScoreCorrection | None:
-    """Fit how a judge's scores are read; None where no reading is shown to be nearer to people.
+def reading(judged: Judged, *, seed: int, weighs: bool = True) -> ScoreCorrection | None:
+    """Fit how a judge's scores are read, also by weights of its levels; None where no reading is nearer to people.
 
     Shown on the items themselves, by parts: each part is read by what the others fit, and the mean absolute difference
     from people must be lower than that of the scores, or of a simpler reading, by more than its standard error; of pass
@@ -157,7 +157,7 @@ def reading(judged: Judged, *, seed: int) -> ScoreCorrection | None:
     readings: list[list[Fit]] = [[lambda x, y, _: _cut(x, y)]]
     if measure is PEARSON and (scale := judged.scale):
         readings = [[lambda x, y, _: fit_line(x, y, scale)]]
-        if LEVEL_SHARES in judged.covariates:
+        if weighs and LEVEL_SHARES in judged.covariates:
             features = level_features(judged.covariate(LEVEL_SHARES), scale)
             readings.append([partial(fit_level_weights, scale=scale, penalty=penalty) for penalty in PENALTIES])
     # 2 the items and their parts

@@ -20,7 +20,7 @@ from evalbias.measures.corrections import level_features
 from evalbias.optimizers import Align, align, offers, race
 from evalbias.optimizers.align import ENOUGH
 from evalbias.optimizers.base import rounds
-from evalbias.optimizers.offers import COMBINATION, DEMOS, LIBRARY, READING, REASONING, quotes, spread, taught
+from evalbias.optimizers.offers import COMBINATION, DEMOS, LIBRARY, LINE, READING, REASONING, quotes, spread, taught
 from evalbias.optimizers.race import combination, reading
 from evalbias.optimizers.rules import ACCURACY, KAPPA, PEARSON, agreement_of, agreement_rule, mean_error
 from evalbias.programs.edits import edits, with_lines
@@ -123,7 +123,9 @@ def test_a_judge_that_all_labels_make_worse_than_the_halves_made_it_is_not_chose
 
     def spoiled(*search):
         offer = remade(*search)
-        return offer if offer.kind == READING else replace(offer, program=with_lines(offer.program, ["Spoiled."]))
+        return (
+            offer if offer.kind in (READING, LINE) else replace(offer, program=with_lines(offer.program, ["Spoiled."]))
+        )
 
     monkeypatch.setattr(align, "remade", spoiled)
     report = aligned(Prompted(lambda text: 3.0 if "Spoiled" in text else better_by_an_edit(text)), labeled(90)).report
@@ -159,7 +161,8 @@ def test_scores_that_are_all_too_high_are_read_along_a_line():
     found = aligned(lm, labeled(100, seed=3))
     low, high = found.correction.reading
     assert (low[0], high[0]) == (1.0, 5.0)
-    assert found.report.kind == READING
+    assert found.report.kind == LINE
+    assert sum(one.name.startswith("the given judge, with") for one in found.report.candidates) == 1
     assert "scores nearer to people's" in found.report.decision
     assert found.report.candidates[0].estimates["error"].value > 0.8
     chosen = next(one for one in found.report.candidates if one.chosen)
@@ -181,6 +184,8 @@ def test_a_model_that_holds_a_level_likely_for_no_reason_is_read_by_weights_of_t
     assert found.report.chosen == "the given judge, with weights of the levels"
     assert len(found.correction.slopes) == 5
     assert found.report.agreement["after"].value > found.report.agreement["before"].value + 0.2  # .41 -> .70
+    lenient = aligned(Holding(lambda text: 0.4, lenient=1.2), labeled(120), k=()).report
+    assert "the given judge, with a line through the scores" in [one.name for one in lenient.candidates]
 
 
 @pytest.mark.slow
