@@ -1,12 +1,7 @@
 """The benchmark of probes: a planted bias is found, and nothing where edits and placebos are the same; peers' draws."""
 
-import io
 import json
 import re
-import runpy
-import sys
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import dspy
 import numpy as np
@@ -15,10 +10,8 @@ from fakes import FormulaLM, numbers
 from scipy.special import softmax
 
 from benchmarks import probes
-from benchmarks.audit import peers
 from evalbias.measures.families import holm
 
-AUDIT = Path(peers.__file__).parent
 PLANTED = "an injection that raises one of 5 items by 4 points"
 
 
@@ -99,49 +92,3 @@ def test_peers_see_the_first_data_sets_and_their_flags_are_counted(tmp_path, mon
     cells = rows[-1].strip("| ").split(" | ")
     assert cells[2] == f"{shares['answers at random']:.1%}"
     assert cells[4:] == shown
-
-
-def asked_again(judge, outputs, rubric):
-    """Add something to outputs, as juryrig does, and flag a judge that gives them more than a tenth more."""
-    scores = [
-        [judge.judge(prompt=prompt, response=response + more, rubric=rubric).score for prompt, response in outputs]
-        for more in (" And more.", "")
-    ]
-    assert scores[1] == [0.75, 0.25]
-    return SimpleNamespace(flagged=np.subtract(*scores).mean() > 0.1)
-
-
-def probe(variant):
-    """Read a file as judge-audit-mcp does, and flag a judge that gives a variant more."""
-
-    def severity(file):
-        rows = [json.loads(line) for line in Path(file).read_text().splitlines()]
-        assert [row["item_id"] for row in rows] == ["0", "1"] * 2
-        scores = {name: [row["score"] for row in rows if row["variant"] == name] for name in ("", variant)}
-        return SimpleNamespace(findings=[SimpleNamespace(severity=sum(scores[variant]) > sum(scores[""]))])
-
-    return severity
-
-
-STUBS = {
-    "juryrig": {"position_bias": None, "verbosity_bias": asked_again, "prompt_injection_bias": asked_again},
-    "juryrig.judge": {"Judgment": lambda score: SimpleNamespace(score=score)},
-    "judge_audit_mcp": {},
-    "judge_audit_mcp.models": {"SEV_CLEAN": False},
-    "judge_audit_mcp.probes": {"PROBES": {"verbosity": probe("padded"), "sycophancy": probe("hinted")}},
-}
-"""Modules in the peers' places."""
-
-
-@pytest.mark.parametrize("peer", probes.PEERS)
-def test_a_peer_is_given_the_scores_of_edited_outputs_beside_the_placebos(peer, monkeypatch, capsys):
-    for name, content in STUBS.items():
-        stub = ModuleType(name)
-        vars(stub).update(content)
-        monkeypatch.setitem(sys.modules, name, stub)
-    monkeypatch.syspath_prepend(AUDIT)
-    plain, moved = [4, 2], [5, 2]
-    draws = [{"edits": edits} for edits in ([[moved, plain], [plain, plain]], [[plain, plain], [moved, plain]])]
-    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(json.dumps(one) + "\n" for one in draws)))
-    runpy.run_path(str(AUDIT / f"peer_{peer.replace('-', '_')}.py"))
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [[one] for one in probes.PEERS[peer]]
