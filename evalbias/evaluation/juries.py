@@ -114,7 +114,8 @@ class JuryReport(Report):
         judges: Names of the members.
         costs: Cost of an answer of each judge.
         validities: Judge, or ``MEAN``, -> correlation with quality.
-        gain: Correlation of the mean of all minus that of the best member.
+        gain: Correlation of the mean of all minus that of the member that is best on these items, who may owe it to
+            chance: of members that are nearly equal, the gain over the one that is best in truth is up to .02 higher.
         votes: Number of judges with independent errors that would do as well; see ``measures.juries.Panel.votes``.
         errors: Correlations of the members' errors at equal quality, and the raters' noise.
         worth: Judge -> correlation of the mean of all minus that of the mean of the others.

@@ -348,19 +348,24 @@ def label_weights(scores: ArrayLike, labels: ArrayLike, *, clusters: Clusters = 
 
     They are the non-negative least squares of the centered labels, with a penalty on the distance of each slope from
     the slope of the scores' mean. It is the largest penalty whose error over held-out inputs (``clusters``, 5 folds) is
-    within a standard error of the least. Rows with NaN are left out.
+    within a standard error of the least. Rows with NaN are left out; the order of the others does not matter.
 
     Raises:
         ValueError: Fewer than 10 inputs have all scores and a label, or all labels are equal.
     """
     table, target = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
     kept: BoolArray = np.asarray(~np.isnan(np.column_stack([table, target])).any(axis=1))
-    x, y, codes = table[kept], target[kept], cluster_codes(clusters, kept)
+    y, codes = target[kept], cluster_codes(clusters, kept)
     count = len(np.unique(codes))
     if count < FEWEST_LABELS or np.ptp(y) == 0:
         alike = ", all equal" if count >= FEWEST_LABELS else ""
         fault = f"{count} inputs have a score on every criterion and a label{alike}"
         raise ValueError(f"{fault}: weights are learned from {FEWEST_LABELS} or more with different labels.")
+    # Inputs are numbered by what their rows hold, so that folds, and even sums' last digits, do not depend on the order.
+    rows = np.column_stack([table[kept], y])
+    inputs = sorted(sorted(rows[codes == code].tolist()) for code in np.unique(codes))
+    rows, codes = np.concatenate(inputs), np.repeat(np.arange(count), list(map(len, inputs)))
+    x, y = rows[:, :-1], rows[:, -1]
     folds, errors = codes % FOLDS, np.empty((len(PENALTIES), len(y)))
     for fold in range(FOLDS):
         fitted, out = folds != fold, folds == fold

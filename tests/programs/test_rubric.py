@@ -105,6 +105,16 @@ def test_weights_learned_on_labels_are_the_planted_ones_not_negative_and_equal_w
     np.testing.assert_allclose(label_weights(x, rng.normal(size=30)).sum(), 1)
 
 
+def test_weights_do_not_depend_on_the_order_of_the_rows():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x, inputs = rng.integers(1, 6, (60, 3)).astype(float), rng.integers(0, 25, 60)
+        y = np.round(x @ [0.5, 0.3, 0.2] + rng.normal(0, 1, 60))
+        order = rng.permutation(60)
+        weights, again = (label_weights(x[i], y[i], clusters=inputs[i]) for i in (np.arange(60), order))
+        np.testing.assert_array_equal(again, weights)
+
+
 @pytest.mark.parametrize(
     ("rows", "match"), [(9, "9 inputs have a score on every criterion and a label: weights"), (0, "0 inputs have")]
 )
