@@ -361,7 +361,7 @@ def label_weights(scores: ArrayLike, labels: ArrayLike, *, clusters: Clusters = 
         alike = ", all equal" if count >= FEWEST_LABELS else ""
         fault = f"{count} inputs have a score on every criterion and a label{alike}"
         raise ValueError(f"{fault}: weights are learned from {FEWEST_LABELS} or more with different labels.")
-    # Inputs are numbered by what their rows hold, so that folds, and even sums' last digits, do not depend on the order.
+    # Inputs are numbered by what their rows hold, so that folds, and even sums, do not depend on the order.
     rows = np.column_stack([table[kept], y])
     inputs = sorted(sorted(rows[codes == code].tolist()) for code in np.unique(codes))
     rows, codes = np.concatenate(inputs), np.repeat(np.arange(count), list(map(len, inputs)))
