@@ -245,7 +245,7 @@ def alone(args: argparse.Namespace, model: Any) -> Study:
         if args.reasons:
             thinking = judge.deepcopy()
             thinking.reasoning = evalbias.Reasoning(samples=args.reasons)
-            offered = [Offer(REASONING, f"{args.reasons} texts of reasons before the answer", thinking)]
+            offered = [Offer(REASONING, f"reasons before the answer (texts a judgment: {args.reasons})", thinking)]
         for offer in offered:
             compared = align.compare(before, judge_examples(offer.program, test, lm=lm))
             changes = [compared["agreement"].changes["pearson"], compared["verbosity"].changes["length_effect"]]
@@ -325,7 +325,9 @@ def main() -> None:
         args.out.mkdir(parents=True, exist_ok=True)
         lm = evalbias.LocalLM(args.lm, dtype=args.dtype, max_tokens=LONGEST, temperature=1.0)
         if args.reasons and args.api_base is not None:
-            lm = evalbias.ServerLM(Path(args.lm).stem, base_url=args.api_base, tokenizer=args.lm, in_flight=4, timeout=600)
+            lm = evalbias.ServerLM(
+                Path(args.lm).stem, base_url=args.api_base, tokenizer=args.lm, in_flight=4, timeout=600
+            )
         study = alone if args.alone else readings if args.readings else others if args.bare else real
         title, text, section = study(args, lm)
         finish(args, "align", f"## {title}\n\n{lm.model} in {args.dtype}{text}", section=section)

@@ -105,6 +105,8 @@ class AuditReport(ByName[Measurement], parts="measurements"):
     @cached_property
     def next_step(self) -> NextStep:
         """Most useful next step."""
+        if unread_warning(self.judged):
+            return NextStep("See what the judge's model writes, and word the question so that it names a label")
         return next_step(self.judged, self.findings, self.validity)
 
     @cached_property
@@ -278,6 +280,15 @@ def audit_each(each: Sequence[ResolvedAudit], progress: Callable[[int], None] | 
     return audits
 
 
+def unread_warning(judged: Judged) -> str:
+    """Return a warning if most answers of a model that was asked cannot be read; else ""."""
+    lost = int(np.isnan(judged.answers).any(axis=tuple(range(1, judged.answers.ndim))).sum())
+    if not judged.asked.judgments or 2 * lost <= len(judged.ids):
+        return ""
+    fault = f"{lost} of {count(len(judged.ids), 'pair' if judged.pairwise else 'item')} got no answer that can be read"
+    return f"Do not rely on this judge: {fault}."
+
+
 def audit_answers(
     judged: Judged,
     *,
@@ -317,7 +328,7 @@ def audit_answers(
     corrected = measurements.get(CorrectedEstimates.name)
     of_all = "" if corrected is None else CorrectedEstimates().sentence_of_all(corrected, judged)
     doubts = (doubt(judged) for doubt in (rated_again, rated_by_score, rated_in_part))
-    unsure = coverage_warning({"": judged.asked.coverage})
+    unsure = coverage_warning({"": judged.asked.coverage}) or unread_warning(judged)
     warnings = tuple(filter(None, (unsure, *doubts, *warnings_of(judged, measurements))))
     agrees = "" if validity is None else validity.sentence
     begins = [*filter(None, (*warnings, *rates[:1], agrees, "" if rates else of_all or leniency))]

@@ -23,6 +23,7 @@ from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.findings import Finding, findings_of, lines_of, reasons_of
 from evalbias.evaluation.words import coverage_warning
 from evalbias.lm.cache import CachedLM
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.options import AuditOptions
 from evalbias.programs.criterion import DEFAULT_TASK
 from evalbias.programs.judges import LOW_COVERAGE
@@ -114,6 +115,18 @@ test_what_cannot_be_audited = refusals(
     ([{"output": "q=2 z=0", "question": "s"}], {"judge": OURS[0], **LM}, "'source'"),
     ([{"source": "s", "outputs": ["q=2 z=0", "q=3 z=0"]}], {"judge": OURS[0], **LM}, "'output'"),
 )
+
+
+def test_a_judge_whose_answers_cannot_be_read_is_said_to_be_before_anything_else():
+    class Unread(Comparer):
+        def choice_logprobs(self, prompts, choices):
+            return ChoiceLogprobs(tuple(choices), np.full((len(prompts), len(choices)), math.nan))
+
+    report = evalbias.audit(
+        first_places(12, first=0), judge=evalbias.PairwiseJudge(QUALITY), lm=Unread(likelihoods=False)
+    )
+    assert report.answer[0] == "Do not rely on this judge: 12 of 12 pairs got no answer that can be read."
+    assert not report.next_step.command
 
 
 def test_ratings_of_no_criterion_are_of_any():
