@@ -343,7 +343,7 @@ def test_a_reflection_model_that_cannot_be_asked_ends_the_search():
     assert len(reflecting.asked) == 1
 
 
-@pytest.mark.parametrize("sampling", ["judge", "model"])
+@pytest.mark.parametrize("sampling", ["judge", pytest.param("model", marks=pytest.mark.slow)])
 def test_judgments_by_samples_are_counted_as_judgments_and_their_samples_as_calls(sampling):
     lm, engine = writer(lambda text, _: {f"{3 + round(float(re.findall('worth (.*)', text)[-1]) / 2)}": 1.0})
     judge, k = evalbias.PointwiseJudge(CRITERION), evalbias.Sampling(samples=3)
@@ -446,7 +446,7 @@ def test_a_bias_that_grows_is_refused_and_one_that_is_undefined_is_not():
 
 def test_a_judge_with_less_noise_and_the_same_bias_is_not_called_more_biased():
     rule, seen = agreement_rule(PEARSON, biases=("likelihood",)), []
-    for seed in range(40):
+    for seed in range(16):
         rng = np.random.default_rng(seed)
         quality, other, own = rng.normal(size=(3, 120))
         likelihoods, ratings = 0.4 * quality + other, quality[:, None] + 0.7 * rng.normal(size=(120, 3))
