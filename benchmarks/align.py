@@ -282,8 +282,8 @@ def readings(args: argparse.Namespace, model: Any) -> Study:
                 after = judge_examples(read, test, lm=lm)
                 changes = align.compare(asked, after)["agreement"].changes
                 numbers.setdefault((name, way), []).append([changes[n].after.value for n in READ])
-                chosen = "weights of the levels" if correction and correction.slopes else "a line"
-                print(seed, name, way, chosen, *(f"{v:+.2f}" for v in numbers[name, way][-1]), sep=" | ", flush=True)
+                weights = "weights" if correction and correction.slopes else "no weights"
+                print(seed, name, way, weights, *(f"{v:+.2f}" for v in numbers[name, way][-1]), sep=" | ", flush=True)
     for (name, way), rows in numbers.items():
         body.append([name, way, *(f"{value:+.3f}" for value in np.mean(rows, axis=0))])
     about = f". {len(train)} labels, {len(test)} other outputs in each split; means of {args.readings} splits."

@@ -33,7 +33,7 @@ from evalbias.optimizers import rules
 from evalbias.optimizers.base import Problem
 from evalbias.optimizers.likelihood import against_baselines, baseline_facts
 from evalbias.optimizers.rules import CHOICE_LEVEL, PEARSON, Rule, fair_rule, likelihood_rule
-from evalbias.optimizers.selection import GIVEN, Candidate, Cost, Selection, choose, count_unanswered
+from evalbias.optimizers.selection import GIVEN, Candidate, Cost, Selection, choose
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.values import json_number, to_json
 
@@ -191,7 +191,7 @@ def _row(rule: Rule, agreement: Rule, judged: Judged, before: Judged) -> dict[st
         "p_smaller": rule.p_values([judged], before)[0],
         "p_agrees": agreement.p_values([judged], before)[0],
         "loss": rule.loss(judged, before),
-        "undefined": count_unanswered(judged) - count_unanswered(before),
+        "undefined": judged.unanswered - before.unanswered,
     }
 
 

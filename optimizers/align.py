@@ -41,7 +41,7 @@ from evalbias.optimizers.rules import (
     error_rule,
     mean_error,
 )
-from evalbias.optimizers.selection import Candidate, CompileReport, Selection, count_unanswered
+from evalbias.optimizers.selection import Candidate, CompileReport, Selection
 from evalbias.programs.items import people_choice
 from evalbias.programs.judges import likelihood_scores
 from evalbias.programs.metrics import agreement_feedback
@@ -273,7 +273,7 @@ class Align(JudgeOptimizer):
         measure, chosen = self.measure(problem, judged_before), selection.chosen
         before, after = (measure.estimate(judged, self.seed) for judged in (judged_before, selection.answers))
         fields |= {"measure": measure.name, "agreement": {"before": before, "after": after}}
-        fields["unanswered"] = count_unanswered(selection.answers)
+        fields["unanswered"] = selection.answers.unanswered
         if chosen.program is problem.student:
             return fields
         old, new = (_prompt(judge, problem.held_back[0]) for judge in (problem.student, chosen.program))
@@ -316,7 +316,7 @@ class Align(JudgeOptimizer):
         if not problem.only and math.isnan(agreement_of(before).value(before)) and not never_differs(before):
             raise ValueError(
                 f"The given judge's agreement on {count(len(before.ids), 'item')} is undefined: it left "
-                f"{count_unanswered(before)} without an answer, and people say the same of the others. Give it a "
+                f"{before.unanswered} without an answer, and people say the same of the others. Give it a "
                 "prompt or a model whose answers can be read (of a model that reasons first, more `sample_tokens`)."
             )
         race = Race(
@@ -328,7 +328,8 @@ class Align(JudgeOptimizer):
         if problem.only in ("", COMBINATION):
             ran += race.combined(ran)
         # Weights of the levels may let a bias show, which the line by itself does not.
-        kinds = (READING, LINE) if LEVEL_SHARES in before.covariates else (READING,)
+        weighs = LEVEL_SHARES in before.covariates and agreement_of(before) is PEARSON
+        kinds = (READING, LINE) if weighs else (READING,)
         return [*ran, *(Ran(Offer(kind, "the given judge", problem.student), 0.0, before) for kind in kinds)]
 
     def _offers(self, problem: Problem, before: Judged) -> list[Offer]:

@@ -21,7 +21,6 @@ from evalbias.measures.pairs import counted_fairness, decision_shares, win_share
 from evalbias.measures.position_calibration import calibrate_comparisons, rotations
 from evalbias.measures.resample import Draws, Statistic, interval, mean
 from evalbias.optimizers.rules import Keep, Rule
-from evalbias.optimizers.selection import count_unanswered
 from evalbias.programs.judges import answer_items
 from evalbias.programs.pairwise import PairwiseJudge
 
@@ -192,7 +191,7 @@ def objective_rule(objective: Objective, *, seed: int, keeps: Sequence[Keep] = (
     def estimated(judged: Judged) -> dict[str, Estimate]:
         resampled = partial(objective.resampled, judged)
         bounds = interval(resampled, _inputs(judged), method="percentile", draws=Draws(seed, SWAPS))
-        undefined = count_unanswered(judged)
+        undefined = judged.unanswered
         bounds = replace(bounds, n=len(judged.ids) - undefined, undefined=undefined)
         return {objective.name: Estimate.of(bounds, objective.name)}
 

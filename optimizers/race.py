@@ -20,7 +20,7 @@ from evalbias.optimizers.base import rounds
 from evalbias.optimizers.correction import folds_of
 from evalbias.optimizers.offers import COMBINATION, DEMOS, GUIDELINES, LIBRARY, Offer, without_cue
 from evalbias.optimizers.rules import KAPPA, PEARSON, AgreementMeasure, agreement_of
-from evalbias.optimizers.selection import count_unanswered, hardly_answers
+from evalbias.optimizers.selection import hardly_answers
 from evalbias.programs.edits import with_lines
 
 FEWEST = 24  # fewest items in the first round: on half of them, every third search loses the one edit that helps
@@ -79,7 +79,7 @@ class Race:
         judged = self.answers(offer.program, [self.items[i] for i in places])
         before = self.before.take(places)
         gain = self.measure.value(judged) - self.measure.value(before)
-        if math.isnan(gain) or count_unanswered(judged) > count_unanswered(before) or hardly_answers(judged, before):
+        if math.isnan(gain) or judged.unanswered > before.unanswered or hardly_answers(judged, before):
             gain = -math.inf
         return Ran(offer, gain, judged)
 

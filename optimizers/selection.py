@@ -38,11 +38,6 @@ class Candidate:
     fault: str = ""  # why it cannot be chosen, whatever its answers say; empty where nothing is known
 
 
-def count_unanswered(judged: Judged) -> int:
-    """Return the number of items without a defined answer."""
-    return int(np.isnan(judged.answers.reshape(len(judged.ids), -1)).any(axis=1).sum())
-
-
 def hardly_answers(judged: Judged, before: Judged) -> bool:
     """Return whether the model hardly ever answers with a label, unlike before, so that its answers mean little."""
     unsure, unsure_before = (median_coverage(own.asked.coverage) < LOW_COVERAGE for own in (judged, before))
@@ -211,7 +206,7 @@ def _choose_by(
     """Choose by one rule; the given program comes first, and ``aim`` is that of all rules."""
     before, others = answers[0], range(1, len(programs))
     # 1. A candidate that leaves more items undefined is out. The others are tested together.
-    more = [count_unanswered(own) - count_unanswered(last_items(before, len(own.ids))) for own in answers]
+    more = [own.unanswered - last_items(before, len(own.ids)).unanswered for own in answers]
     tested = [i for i in others if more[i] <= 0]
     p_values = [float("nan")] * len(programs)
     if tested:

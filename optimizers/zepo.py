@@ -24,7 +24,7 @@ from evalbias.optimizers.base import JudgeOptimizer, Problem, rounds
 from evalbias.optimizers.objectives import Objective, answers_under, both_answers, reworded, shares_of
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, check_proposer, fault
 from evalbias.optimizers.rules import Rule
-from evalbias.optimizers.selection import Candidate, CompileReport, count_unanswered, hardly_answers
+from evalbias.optimizers.selection import Candidate, CompileReport, hardly_answers
 from evalbias.programs.judges import context_of
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.runs import Journal, check_settings
@@ -340,7 +340,7 @@ class _Search:
                 objective=self.objective(judged[number]),
                 decision_rates=tuple(decision_rates(shares_of(judged[number])).tolist()),
                 examples=len(judged[number].ids),
-                undefined=count_unanswered(judged[number]),
+                undefined=judged[number].unanswered,
                 accepted=False,
                 behind=behind.get(number),
                 judged=judged[number],

@@ -7,7 +7,7 @@ import pytest
 
 from tests.test_layers import MODULES, ROOT, imported, trees  # whose trees are parsed once
 
-LINES = {"sources": 40789, "tests": 35000, "benchmarks": 9290}
+LINES = {"sources": 40788, "tests": 34999, "benchmarks": 9290}
 """Most lines of each; the sources are to fall to 34,000, the tests to 31,000, the benchmarks to 9,000."""
 MOST_MODULES, MOST_WITH_ONE_IMPORTER, LONGEST = 130, 15, 700
 FIELDS = 12

@@ -282,7 +282,7 @@ def audit_each(each: Sequence[ResolvedAudit], progress: Callable[[int], None] | 
 
 def unread_warning(judged: Judged) -> str:
     """Return a warning if most answers of a model that was asked cannot be read; else ""."""
-    lost = int(np.isnan(judged.answers).any(axis=tuple(range(1, judged.answers.ndim))).sum())
+    lost = judged.unanswered
     if not judged.asked.judgments or 2 * lost <= len(judged.ids):
         return ""
     fault = f"{lost} of {count(len(judged.ids), 'pair' if judged.pairwise else 'item')} got no answer that can be read"

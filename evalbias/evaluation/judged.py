@@ -108,8 +108,12 @@ class Judged:
 
     def __repr__(self) -> str:
         """Return the criterion and the number of items, instead of hundreds of lines of numbers."""
-        undefined = np.isnan(self.answers).any(axis=tuple(range(1, self.answers.ndim))).sum()
-        return f"Judged({self.criterion!r}, n={len(self.ids)}, undefined={undefined})"
+        return f"Judged({self.criterion!r}, n={len(self.ids)}, undefined={self.unanswered})"
+
+    @property
+    def unanswered(self) -> int:
+        """Number of items without a defined answer."""
+        return int(np.isnan(self.answers).any(axis=tuple(range(1, self.answers.ndim))).sum())
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but the items and those that only an audit uses."""

@@ -9,7 +9,6 @@ from models_of_text import Letters, refine_loop
 
 from evalbias.evaluation.judged import Asking, Judged
 from evalbias.optimizers.refine import ExternalFeedbackRefine, quality_rule
-from evalbias.optimizers.selection import count_unanswered
 from evalbias.programs.feedback import Feedback, required_field
 from evalbias.programs.loops import Improvement
 from evalbias.values import to_json
@@ -167,7 +166,7 @@ def test_the_quality_of_loops_is_tested_by_swaps_and_adjusted_for_all_of_them():
     assert np.isnan(rule.p_values([refined([np.nan] * 4, 24)], given)).all()
     half = refined([np.nan, 2.0, 5.0], 7)
     assert rule.costs(half) == (-3.5, 7.0)
-    assert [count_unanswered(one) for one in (half, refined([1.0] * 3, 9))] == [1, 0]
+    assert [one.unanswered for one in (half, refined([1.0] * 3, 9))] == [1, 0]
     assert rule.estimates(half)["quality"].value == 3.5
 
 
